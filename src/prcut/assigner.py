@@ -1,0 +1,129 @@
+"""The assigner: what turns a row into cluster logits.
+
+Every assigner maps a batch to logits; ``probs`` is their softmax. Random numbers come from the
+generator given, never from torch's global state.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.utils import parametrizations, skip_init
+
+from prcut.errors import InvalidInputError
+from prcut.validation import check_positive_int
+
+__all__ = ["Assigner", "LogitTable"]
+
+
+class Assigner(nn.Module):
+    """Linear map or multi-layer perceptron from features to cluster logits.
+
+    Parameters
+    ----------
+    n_features, n_clusters : int
+    hidden : sequence of int
+        Widths of the hidden layers, each followed by a GELU; none gives a linear assigner, the
+        paper's choice for pretrained representations. With hidden layers the first and the last
+        layer are weight-normalised, as in the paper.
+    bottleneck : int, optional
+        Width of one more linear layer before the last; its activations are the reduced
+        representation that :meth:`represent` returns.
+    generator : torch.Generator, optional
+        Where the initial weights come from.
+
+    Examples
+    --------
+    >>> assigner = Assigner(784, 10, hidden=(512, 512), bottleneck=16)
+    >>> rows = torch.zeros(3, 784)
+    >>> assigner(rows).shape, assigner.represent(rows).shape
+    (torch.Size([3, 10]), torch.Size([3, 16]))
+    >>> bool(assigner.probs(rows).sum(1).allclose(torch.ones(3)))
+    True
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_clusters: int,
+        hidden: Sequence[int] = (),
+        bottleneck: int | None = None,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_features = check_positive_int("n_features", n_features)
+        self.n_clusters = check_positive_int("n_clusters", n_clusters)
+        self.hidden = tuple(check_positive_int("hidden", width) for width in hidden)
+        self.bottleneck = (
+            None if bottleneck is None else check_positive_int("bottleneck", bottleneck)
+        )
+        body: list[nn.Module] = []
+        width = self.n_features
+        for next_width in self.hidden:
+            body += [_linear(width, next_width, generator), nn.GELU()]
+            width = next_width
+        if self.bottleneck is not None:
+            body.append(_linear(width, self.bottleneck, generator))
+            width = self.bottleneck
+        self.body = nn.Sequential(*body)
+        self.head = _linear(width, self.n_clusters, generator)
+        if self.hidden:
+            parametrizations.weight_norm(self.body[0])
+            parametrizations.weight_norm(self.head)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits, shape (n_samples, n_clusters)."""
+        logits: Tensor = self.head(self.represent(features))
+        return logits
+
+    def represent(self, features: Tensor) -> Tensor:
+        """What the last layer sees: the bottleneck's activations, where there is one."""
+        if features.shape[-1:] != (self.n_features,):
+            raise InvalidInputError(
+                f"features have shape {tuple(features.shape)}, "
+                f"expected (n_samples, n_features) with n_features={self.n_features}."
+            )
+        representation: Tensor = self.body(features)
+        return representation
+
+    def probs(self, features: Tensor) -> Tensor:
+        """Cluster probabilities, shape (n_samples, n_clusters)."""
+        return self(features).softmax(-1)  # type: ignore[no-any-return]
+
+
+class LogitTable(nn.Module):
+    """Free logits for every row: the non-parametric case, where a batch is row numbers.
+
+    >>> table = LogitTable(100, 3)
+    >>> table(torch.tensor([0, 7])).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(
+        self, n_samples: int, n_clusters: int, *, generator: Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.n_samples = check_positive_int("n_samples", n_samples)
+        self.n_clusters = check_positive_int("n_clusters", n_clusters)
+        self.logits = nn.Parameter(torch.empty(self.n_samples, self.n_clusters))
+        # equal logits are a saddle point: every cluster would get the same gradient
+        nn.init.normal_(self.logits, std=0.1, generator=generator)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Logits of the given rows, shape (len(rows), n_clusters)."""
+        return nn.functional.embedding(rows, self.logits)
+
+    def probs(self, rows: Tensor) -> Tensor:
+        """Cluster probabilities of the given rows."""
+        return self(rows).softmax(-1)  # type: ignore[no-any-return]
+
+
+def _linear(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:
+    """A linear layer with torch's default distribution, drawn from ``generator``."""
+    layer: nn.Linear = skip_init(nn.Linear, n_in, n_out)
+    bound = 1 / math.sqrt(n_in)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return layer

@@ -1,0 +1,153 @@
+r"""The surrogate of the expected ratio cut that training minimises, and the balance term.
+
+For one cluster with probabilities :math:`p` and node weights :math:`ω` (1, or the degree for the
+normalised cut), the surrogate is
+
+.. math:: ½ \frac{p^⊤ W (1 − p)}{Σ_i ω_i p_i}
+          = ½ \frac{Σ_{i<j} W_{ij} (p_i + p_j − 2 p_i p_j)}{Σ_i ω_i p_i}
+
+It equals the ratio cut for hard assignments and is within O(1/n) of its expectation otherwise. It
+is *not* an upper bound (errata 6): :func:`prcut.expectation.ratio_cut_upper_bound` is.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from prcut.cuts import Reduction, reduce_clusters
+from prcut.validation import check_graph_weight, check_node_weight, check_probs
+
+__all__ = [
+    "carry_batch_gradient",
+    "cluster_imbalance",
+    "soft_graph_ratio_cut",
+    "soft_ratio_cut",
+]
+
+
+def soft_ratio_cut(
+    weight: Tensor, source_probs: Tensor, target_probs: Tensor, cluster_mass: Tensor
+) -> Tensor:
+    r"""Surrogate on pairs, the form that training uses (paper, eq. 8; errata 1).
+
+    .. math:: ½ Σ_ℓ \frac{Σ_a w_a (s_{aℓ} + t_{aℓ} − 2 s_{aℓ} t_{aℓ})}{mass_ℓ}
+
+    The caller sets the scale. Every undirected edge once and the masses :math:`Σ_i p_{iℓ}` give
+    the surrogate of the ratio cut itself. Weights that average to 1, divided by the number of
+    pairs, and masses :math:`p̄_ℓ` give :math:`(n/‖W‖_1) Σ_ℓ cut_ℓ/|C_ℓ|`, whose value does not
+    depend on the size of the graph.
+
+    Parameters
+    ----------
+    weight : tensor, shape (n_pairs,)
+    source_probs, target_probs : tensors, shape (n_pairs, n_clusters)
+        Cluster probabilities at the two ends of every pair.
+    cluster_mass : tensor, shape (n_clusters,)
+
+    Examples
+    --------
+    >>> source, target = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    >>> soft_ratio_cut(torch.ones(2), source, target, torch.tensor([2.0, 2.0])).item()
+    0.5
+    """
+    split_probs = source_probs + target_probs - 2 * source_probs * target_probs
+    cut = weight.to(split_probs.dtype) @ split_probs
+    return 0.5 * (cut / _nonzero(cluster_mass)).sum()
+
+
+def soft_graph_ratio_cut(
+    weight: Tensor,
+    probs: Tensor,
+    *,
+    node_weight: Tensor | None = None,
+    reduction: Reduction = "sum",
+) -> Tensor:
+    """Surrogate over a whole sparse graph: one product ``weight @ probs``, gradient included.
+
+    Parameters
+    ----------
+    weight : sparse CSR tensor, shape (n_samples, n_samples)
+        Symmetric similarities without diagonal; no gradient flows to them.
+    probs : tensor, shape (n_samples, n_clusters)
+    node_weight : tensor, shape (n_samples,), optional
+        1 by default; the degree gives the surrogate of the normalised cut.
+    reduction : {"sum", "none"}
+        The total, or one value per cluster.
+
+    Examples
+    --------
+    >>> from prcut import SimilarityGraph
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [2]])
+    >>> probs = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> soft_graph_ratio_cut(path.weight, probs).item()
+    0.5
+    """
+    n_samples = check_graph_weight(weight)
+    check_probs(probs, n_samples)
+    if node_weight is None:
+        node_weight = probs.new_ones(n_samples)
+    else:
+        check_node_weight(node_weight, n_samples)
+        node_weight = node_weight.to(probs.dtype)
+    per_cluster: Tensor = _SoftGraphRatioCut.apply(  # type: ignore[no-untyped-call]
+        weight.to(probs.dtype), probs, node_weight
+    )
+    return reduce_clusters(per_cluster, reduction)
+
+
+class _SoftGraphRatioCut(torch.autograd.Function):
+    """The offline form with its closed gradient (errata 4): autograd would pay a second product."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, probs: Tensor, node_weight: Tensor) -> Tensor:
+        # a column of ones makes the same product give the degrees; 1 − P goes in, not P, because
+        # d − WP would cancel where almost nothing is cut
+        product = weight @ torch.cat([1 - probs, torch.ones_like(probs[:, :1])], dim=1)
+        outside, degree = product[:, :-1], product[:, -1:]
+        mass = _nonzero(node_weight @ probs)
+        per_cluster = 0.5 * (probs * outside).sum(0) / mass
+        if ctx.needs_input_grad[1]:
+            # W is symmetric, so ∂ pᵀW(1−p) = W(1−p) − Wp = 2W(1−p) − d
+            slope = outside - 0.5 * degree - node_weight[:, None] * per_cluster
+            ctx.save_for_backward(slope / mass)
+        return per_cluster
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        return None, grad * gradient, None
+
+
+def carry_batch_gradient(running_mass: Tensor, batch_mass: Tensor) -> Tensor:
+    r"""Value of the running mass, gradient of the batch's (errata 3).
+
+    Dividing by the result makes autograd give the batch gradient of the paper (eq. 9):
+    for one cluster and the sum form,
+    :math:`∂/∂p_i = \frac{2}{p̄} Σ_j W_{ij}(1−2p_j) − \frac{1}{n p̄^2} Σ_{ab} W_{ab}(p_a+p_b−2p_ap_b)`
+    with :math:`p̄` the running mass and n the rows of the batch.
+
+    >>> batch_mass = torch.tensor([0.2, 0.8], requires_grad=True)
+    >>> mass = carry_batch_gradient(torch.tensor([0.5, 0.5]), batch_mass)
+    >>> mass.tolist(), torch.autograd.grad(mass.sum(), batch_mass)[0].tolist()
+    ([0.5, 0.5], [1.0, 1.0])
+    """
+    return running_mass + (batch_mass - batch_mass.detach())
+
+
+def cluster_imbalance(cluster_mass: Tensor) -> Tensor:
+    r"""Balance term :math:`D_{KL}(p̄ ‖ 1/k) = \log k − H(p̄)`: 0 when balanced, log k at collapse.
+
+    >>> cluster_imbalance(torch.tensor([0.5, 0.5])).item()
+    0.0
+    """
+    n_clusters = cluster_mass.shape[-1]
+    return math.log(n_clusters) + (cluster_mass * _nonzero(cluster_mass).log()).sum()
+
+
+def _nonzero(cluster_mass: Tensor) -> Tensor:
+    # a cluster whose probabilities underflow everywhere has cut 0 and mass 0: it adds 0, not NaN
+    return cluster_mass.clamp_min(torch.finfo(cluster_mass.dtype).tiny)

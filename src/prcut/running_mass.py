@@ -1,0 +1,92 @@
+"""The running cluster mass: an average of p̄ over the recent batches of every process."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+from prcut.errors import InvalidInputError
+from prcut.objective import carry_batch_gradient
+from prcut.validation import check_positive_int
+
+__all__ = ["RunningClusterMass"]
+
+
+class RunningClusterMass(nn.Module):
+    """Cluster mass to divide by: a running average in value, the batch mean in gradient.
+
+    A batch mean alone is too noisy to divide by when there are many clusters, an average over the
+    whole history lags behind the assigner (errata 12); ``update_rate`` is the constant weight of
+    the newest batch. Under torch.distributed the batch is the joined batch of all processes, in
+    value and gradient.
+
+    Parameters
+    ----------
+    n_clusters : int
+    update_rate : float in (0, 1]
+        The paper's β.
+
+    Examples
+    --------
+    >>> mass = RunningClusterMass(2, update_rate=0.5)
+    >>> mass(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))  # half of (½, ½), half of (1, 0)
+    tensor([0.7500, 0.2500])
+    """
+
+    running: Tensor
+
+    def __init__(self, n_clusters: int, update_rate: float = 0.8) -> None:
+        super().__init__()
+        check_positive_int("n_clusters", n_clusters)
+        if not 0 < update_rate <= 1:
+            raise InvalidInputError(f"{update_rate=} must be in (0, 1].")
+        self.update_rate = update_rate
+        self.register_buffer("running", torch.full((n_clusters,), 1 / n_clusters))
+
+    def forward(self, probs: Tensor, node_weight: Tensor | None = None) -> Tensor:
+        """Take in a batch and return the mass, shape (n_clusters,).
+
+        Parameters
+        ----------
+        probs : tensor, shape (n_rows, n_clusters)
+            All rows of the batch, sources and targets alike.
+        node_weight : tensor, shape (n_rows,), optional
+            Weight of every row in the mean. With rows drawn uniformly: 1 (default) for the ratio
+            cut, the degree for the normalised cut. With rows drawn in proportion to their degree:
+            1/degree, and 1.
+        """
+        if node_weight is None:
+            node_weight = probs.new_ones(len(probs))
+        # weighted sums and their divisor travel together: ranks may differ in both
+        sums = _sum_over_ranks(torch.cat([node_weight @ probs, node_weight.sum()[None]]))
+        batch_mass = sums[:-1] / sums[-1]
+        with torch.no_grad():
+            self.running.lerp_(batch_mass.to(self.running.dtype), self.update_rate)
+        return carry_batch_gradient(self.running.to(probs.dtype), batch_mass)
+
+
+def _sum_over_ranks(local: Tensor) -> Tensor:
+    if distributed.is_available() and distributed.is_initialized():
+        total: Tensor = _SumOverRanks.apply(local)  # type: ignore[no-untyped-call]
+        return total
+    return local
+
+
+class _SumOverRanks(torch.autograd.Function):
+    """Sum over processes whose gradient is summed too.
+
+    Every process then holds the gradient of the *sum* of all losses; the mean over processes that
+    DistributedDataParallel takes makes it that of the mean loss.
+    """
+
+    @staticmethod
+    def forward(_ctx: Any, local: Tensor) -> Tensor:
+        total = local.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        distributed.all_reduce(total)
+        return total

@@ -1,0 +1,168 @@
+"""The habits: layers, declared names, one version, cheap import, documents that tell the truth."""
+
+import ast
+import importlib
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import prcut
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path(prcut.__file__).parent
+
+# imports may only point to the same number or a smaller one
+LAYERS = {
+    # 0 numerics: tensors in, tensors out
+    "errors": 0,
+    "validation": 0,
+    "sparse": 0,
+    "cuts": 0,
+    "objective": 0,
+    "expectation": 0,
+    "certificate": 0,
+    # 1 structures
+    "graph": 1,
+    "assigner": 1,
+    "running_mass": 1,
+}
+MODULES = sorted(path.stem for path in SOURCE.glob("*.py") if path.stem != "__init__")
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """prcut modules that a syntax tree imports, at any depth."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the layer"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("prcut.")}
+    return found
+
+
+def upward_imports(module: str, source: str) -> list[str]:
+    return [
+        f"{module} (layer {LAYERS[module]}) imports {name} (layer {LAYERS.get(name)})"
+        for name in sorted(imports(ast.parse(source)))
+        if name not in LAYERS or LAYERS[name] > LAYERS[module]
+    ]
+
+
+def test_every_module_has_a_layer() -> None:
+    assert sorted(LAYERS) == MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    assert upward_imports(module, (SOURCE / f"{module}.py").read_text()) == []
+
+
+def test_an_upward_import_would_be_found() -> None:
+    for line in (
+        "from prcut.graph import SimilarityGraph",
+        "import prcut.graph",
+        "from prcut import graph",
+        "def f():\n    from prcut import SimilarityGraph",
+    ):
+        assert upward_imports("cuts", line), line
+    assert upward_imports("graph", "from prcut.cuts import ratio_cut") == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_numerics_keep_no_state(module: str) -> None:
+    """No files, no global random state, no torch.distributed, no logging in layer 0."""
+    source = (SOURCE / f"{module}.py").read_text()
+    assert "manual_seed" not in source
+    if LAYERS[module] == 0:
+        for word in ("distributed", "logging", "open(", "pathlib", "np.random.seed", "print("):
+            assert word not in source, f"{module} uses {word}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_are_declared(module: str) -> None:
+    tree = ast.parse((SOURCE / f"{module}.py").read_text())
+    defined = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Assign):
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    public = {name for name in defined if not name.startswith("_")}
+    assert public == set(importlib.import_module(f"prcut.{module}").__all__)
+
+
+def test_top_level_names_are_declared_once_and_few() -> None:
+    assert len(prcut.__all__) <= 16  # 15 and the version
+    assert dir(prcut) == sorted(prcut.__all__)
+    for name in prcut.__all__:
+        assert getattr(prcut, name) is not None
+    for_type_checkers = {
+        alias.asname
+        for node in ast.walk(ast.parse((SOURCE / "__init__.py").read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("prcut.")
+        for alias in node.names
+    }
+    assert for_type_checkers == set(prcut.__all__) - {"__version__"}
+    with pytest.raises(AttributeError, match="module 'prcut' has no attribute 'PRcut'"):
+        _ = prcut.PRcut
+
+
+def test_changelog_citation_and_version_agree() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == prcut.__version__
+    assert str(yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]) == prcut.__version__
+    assert importlib.metadata.version("prcut") == prcut.__version__
+
+
+HEAVY = ["faiss", "matplotlib", "pandas", "pyarrow", "ray", "rich", "scipy", "sklearn", "typer"]
+
+
+def test_import_costs_nothing_and_torch_is_the_only_slow_part() -> None:
+    script = f"""
+import sys, prcut
+assert "torch" not in sys.modules, "import prcut alone loads torch"
+for name in prcut.__all__:
+    getattr(prcut, name)
+print([m for m in {HEAVY} if m in sys.modules])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_cpu_install_pulled_no_cuda() -> None:
+    if not os.environ.get("PRCUT_CPU_ONLY"):
+        pytest.skip("PRCUT_CPU_ONLY is not set: a CUDA build of torch is allowed here")
+    names = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
+    assert [n for n in sorted(names) if n.startswith("nvidia-") or n == "triton"] == []
+    assert torch.version.cuda is None
+
+
+def test_every_test_named_by_the_errata_exists() -> None:
+    page = (ROOT / "docs/errata.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", page)
+    for file, function in named:
+        assert f"def {function}(" in (ROOT / "tests" / file).read_text(), function
+    entries = re.findall(r"^\*\*(\d+)\. ", page, re.MULTILINE)
+    assert entries == [str(i) for i in range(1, 17)]
+    tests = re.findall(r"^def (test_\w+)\(", (ROOT / "tests/test_errata.py").read_text(), re.M)
+    assert {function for file, function in named if file == "test_errata.py"} == set(tests)
+
+
+def test_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})  # noqa: S102
+    assert re.search(r"ratio cut \d+\.\d+, at most \d+\.\d × optimal", capsys.readouterr().out)
