@@ -4,6 +4,7 @@ import gzip
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -11,17 +12,42 @@ import numpy as np
 def fashion_mnist() -> np.ndarray:
     """The 60,000 training images as float32 rows in [0, 1]; ends the script where absent."""
     name = "train-images-idx3-ubyte.gz"
-    folders = [Path("/usr/share/datasets/fashion-mnist")]
-    if given := os.environ.get("PRCUT_DATA"):
-        folders = [Path(given), Path(given) / "fashion-mnist", *folders]
+    folders = [*_given("fashion-mnist"), Path("/usr/share/datasets/fashion-mnist")]
     for folder in folders:
         if (folder / name).exists():
             pixels = np.frombuffer(
                 gzip.decompress((folder / name).read_bytes()), np.uint8, offset=16
             )
             return pixels.reshape(-1, 784).astype(np.float32) / 255
+    return _absent(
+        f"Fashion-MNIST ({name})", folders, "Install Debian's dataset-fashion-mnist, or set"
+    )
+
+
+def mnist() -> np.ndarray:
+    """The 60,000 training digits as float32 rows in [0, 1]; ends the script where absent.
+
+    Reads ``mnist.npz``, the file that Keras and others pass around, with ``x_train`` (60000, 28,
+    28) in uint8.
+    """
+    name = "mnist.npz"
+    folders = _given("mnist")
+    for folder in folders:
+        if (folder / name).exists():
+            with np.load(folder / name) as file:
+                return file["x_train"].reshape(-1, 784).astype(np.float32) / 255
+    return _absent(f"MNIST ({name})", folders, "Set")
+
+
+def _given(folder: str) -> list[Path]:
+    given = os.environ.get("PRCUT_DATA")
+    return [Path(given), Path(given) / folder] if given else []
+
+
+def _absent(what: str, folders: list[Path], mend: str) -> NoReturn:
+    looked = ", ".join(map(str, folders)) or "no folder"
     print(
-        f"Fashion-MNIST ({name}) is in none of {', '.join(map(str, folders))}: nothing measured.\n"
-        "Install Debian's dataset-fashion-mnist, or set PRCUT_DATA to a folder that has it."
+        f"{what} was not found (looked in {looked}): nothing measured.\n"
+        f"{mend} PRCUT_DATA to a folder that has it."
     )
     sys.exit(0 if os.environ.get("CI") else 2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prcut.assigner import Assigner as Assigner
+    from prcut.blocks import build_blocks as build_blocks
     from prcut.certificate import spectral_lower_bound as spectral_lower_bound
     from prcut.cuts import normalized_cut as normalized_cut
     from prcut.cuts import ratio_cut as ratio_cut
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from prcut.objective import cluster_imbalance as cluster_imbalance
     from prcut.objective import soft_ratio_cut as soft_ratio_cut
     from prcut.running_mass import RunningClusterMass as RunningClusterMass
+    from prcut.similarity import build_graph as build_graph
 
 __version__ = "0.1.0"
 
@@ -25,6 +27,8 @@ _HOME = {
     "PRCutError": "errors",
     "RunningClusterMass": "running_mass",
     "SimilarityGraph": "graph",
+    "build_blocks": "blocks",
+    "build_graph": "similarity",
     "cluster_imbalance": "objective",
     "expected_ratio_cut": "expectation",
     "normalized_cut": "cuts",

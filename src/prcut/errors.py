@@ -3,12 +3,16 @@
 ::
 
     PRCutError
-    └── InvalidInputError (also a ValueError)   an argument breaks a stated rule
+    ├── InvalidInputError (also a ValueError)   an argument breaks a stated rule
+    └── CorruptFileError                        a file is cut off, altered or not what it says
+
+    UserWarning
+    └── DataWarning                             the data is usable, but deserves a look
 
 A message names the thing, the rule, the value and the mend.
 """
 
-__all__ = ["InvalidInputError", "PRCutError"]
+__all__ = ["CorruptFileError", "DataWarning", "InvalidInputError", "PRCutError"]
 
 
 class PRCutError(Exception):
@@ -17,3 +21,11 @@ class PRCutError(Exception):
 
 class InvalidInputError(PRCutError, ValueError):
     """An argument breaks a rule; the message says which, and how to mend it."""
+
+
+class CorruptFileError(PRCutError):
+    """A file is cut off, altered or not what it says; the message names it."""
+
+
+class DataWarning(UserWarning):
+    """The data can be used, but the message names what in it deserves a look, and how much."""

@@ -148,7 +148,8 @@ class SimilarityGraph:
     def from_labels(cls, labels: ArrayLike) -> SimilarityGraph:
         """Weight 1 between any two rows of the same label, none to rows labelled -1.
 
-        Stores every pair of every class: meant for small data. At size, draw same-label pairs.
+        Stores every pair of every class: meant for small data. At size, draw pairs by
+        :class:`prcut.pairs.LabelPairs`.
         """
         from scipy.sparse import csr_array
 
@@ -164,7 +165,7 @@ class SimilarityGraph:
         if n_entries > _MAX_LABEL_ENTRIES:
             raise InvalidInputError(
                 f"same-label similarity would store {n_entries:,} entries, more than "
-                f"{_MAX_LABEL_ENTRIES:,}; draw same-label pairs instead of storing the graph."
+                f"{_MAX_LABEL_ENTRIES:,}; draw same-label pairs by prcut.pairs.LabelPairs instead."
             )
         member = csr_array(
             (np.ones(len(rows), np.float32), (rows, classes)), shape=(len(labels), len(count))

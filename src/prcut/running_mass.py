@@ -57,6 +57,7 @@ class RunningClusterMass(nn.Module):
         """
         if node_weight is None:
             node_weight = probs.new_ones(len(probs))
+        node_weight = node_weight.to(probs.dtype)
         # weighted sums and their divisor travel together: ranks may differ in both
         sums = _sum_over_ranks(torch.cat([node_weight @ probs, node_weight.sum()[None]]))
         batch_mass = sums[:-1] / sums[-1]

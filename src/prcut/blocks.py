@@ -1,0 +1,531 @@
+"""Blocks on disk: the neighbour graph of more rows than memory holds.
+
+Rows are grouped once by coarse cell. The *core* of a block are the rows nearest to its centroid,
+its *halo* the rows that have the centroid among their ``halo`` nearest. Every core row finds its
+neighbours inside core + halo, so both ends of each edge are in the block that found it and nothing
+is ever fetched at random::
+
+    plan.json           what is being built, from what
+    centroids.npy       one per cell
+    exchange/           rows on their way to their cells; removed at the end
+    block-00000/        rows, features, anchors, neighbors, distances, (ids) as .npy, and block.json
+    manifest.json       written last: every block with sizes and checksums
+
+Each file is whole or not there, each step is skipped where its result is valid: a killed run is
+finished by running it again, with the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.exchange import bucket_counts, gather, is_scattered, scatter
+from prcut.graph import SimilarityGraph
+from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
+from prcut.similarity import Similarity, edge_similarity
+from prcut.sources import Source, open_source
+from prcut.storage import Folder
+from prcut.validation import check_positive_int
+
+__all__ = ["Block", "BlockConfig", "Blocks", "Progress", "Reporter", "build_blocks", "open_blocks"]
+
+_log = logging.getLogger(__name__)
+
+_FORMAT = 1
+# bytes of features read at a time; they are held ``halo`` times while they are sorted by cell
+_PIECE_BYTES = 2**24
+# rows to train centroids on, and the pieces they are drawn from: at 10⁹ rows not all are read
+_TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
+_TRAIN_PIECES = 256
+# a cell this much above the mean is split
+_OVERSIZE = 2.0
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """How blocks are built.
+
+    Parameters
+    ----------
+    n_neighbors : int
+    metric : {"euclidean", "cosine", "inner_product"}
+    block_rows : int
+        Core rows of a block in the mean; none has more than twice as many.
+    halo : int
+        Cells a row is a candidate in, its own included. Work and disk grow with it; 4 of 20 cells
+        found .98 of the 15 nearest neighbours of MNIST, 8 of 100 cells the same.
+    anchors : float in (0, 1], optional
+        Share of the core rows that look for neighbours (all rows are found). By default all up to
+        a million rows; beyond, a million or a tenth, whichever is more.
+    recall : float
+        Share of the neighbours inside a block that its search must find.
+    seed : int
+    """
+
+    n_neighbors: int = 15
+    metric: Metric = "euclidean"
+    block_rows: int = 100_000
+    halo: int = 4
+    anchors: float | None = None
+    recall: float = 0.98
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("n_neighbors", "block_rows", "halo"):
+            check_positive_int(name, getattr(self, name))
+        if self.anchors is not None and not 0 < self.anchors <= 1:
+            raise InvalidInputError(f"anchors={self.anchors} must be in (0, 1].")
+
+
+class Progress(NamedTuple):
+    """How far a stage is."""
+
+    stage: str
+    done: int
+    total: int
+    """Rows."""
+    rows_per_second: float
+    seconds_left: float
+
+
+class _Plan(NamedTuple):
+    """What every step needs to know; the key changes with any of it."""
+
+    config: BlockConfig
+    n_samples: int
+    n_features: int
+    dtype: str
+    fingerprint: str
+    has_ids: bool
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def piece_rows(self) -> int:
+        return max(1, _PIECE_BYTES // (self.n_features * np.dtype(self.dtype).itemsize))
+
+    @property
+    def n_pieces(self) -> int:
+        return -(-self.n_samples // self.piece_rows)
+
+    @property
+    def columns(self) -> list[str]:
+        return ["rows", "features", *(["ids"] if self.has_ids else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "config": asdict(self.config), "format": _FORMAT}
+
+    def piece(self, piece: int) -> tuple[int, int]:
+        return piece * self.piece_rows, min((piece + 1) * self.piece_rows, self.n_samples)
+
+
+def build_blocks(
+    data: Any,
+    path: str | Path,
+    config: BlockConfig | None = None,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    filesystem: Any = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Blocks:
+    """Build the blocks of ``data`` in the folder ``path``, or finish what an earlier run began.
+
+    Parameters
+    ----------
+    data : array, or path or URI of a .npy file, a Parquet file, or a folder of Parquet files
+        See :func:`prcut.sources.open_source`, also for ``column``, ``id_column`` and
+        ``filesystem``. It is streamed; memory holds one piece of it, or one block.
+    path : str or path
+        A folder of its own, local or a URI of any pyarrow filesystem.
+    config : BlockConfig
+    on_progress : callable, optional
+        Called with a :class:`Progress` after every piece and block.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 8)).astype(np.float32)
+    >>> config = BlockConfig(n_neighbors=5, block_rows=250)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     blocks = build_blocks(rows, folder, config)
+    ...     sum(block["n_core"] for block in blocks.records) == 1000
+    True
+    """
+    config = config or BlockConfig()
+    source = open_source(data, column=column, id_column=id_column, filesystem=filesystem)
+    if source.n_samples == 0:
+        raise InvalidInputError("data has no rows.")
+    plan = _Plan(
+        config=config,
+        n_samples=source.n_samples,
+        n_features=source.n_features,
+        dtype=source.dtype.name,
+        fingerprint=source.fingerprint,
+        has_ids=source.read_ids(0, 1) is not None,
+    )
+    folder = Folder(path)
+    folder.start(plan.to_json())
+    exchange = folder / "exchange"
+    if folder.exists("manifest.json") and _is_finished(open_blocks(path), plan):
+        exchange.delete()
+        return open_blocks(path)
+    centroids = _centroids(folder, source, plan)
+    report = Reporter("scatter", plan.n_samples, on_progress)
+    for piece in range(plan.n_pieces):
+        if not is_scattered(exchange, piece, plan.key):
+            _scatter_piece(exchange, source, plan, centroids, piece)
+        start, stop = plan.piece(piece)
+        report.advance(stop - start)
+    records = []
+    report = Reporter("gather", plan.n_samples, on_progress)
+    for number, shares in enumerate(_layout(bucket_counts(exchange, plan.n_pieces), plan.config)):
+        block = folder / f"block-{number:05d}"
+        if not block.is_sealed("block.json", plan.key):
+            _gather_block(block, exchange, plan, shares, number)
+        record = block.read_record("block.json")
+        assert record is not None  # noqa: S101
+        records.append({"name": f"block-{number:05d}", **record})
+        report.advance(record["n_core"])
+    found = sum(record["n_core"] for record in records)
+    if found != plan.n_samples:
+        raise CorruptFileError(f"{folder} holds {found} core rows of {plan.n_samples}.")
+    from prcut import __version__
+
+    folder.write_json(
+        "manifest.json",
+        {"key": plan.key, "plan": plan.to_json(), "prcut": __version__, "blocks": records},
+    )
+    exchange.delete()
+    return open_blocks(path)
+
+
+def _is_finished(blocks: Blocks, plan: _Plan) -> bool:
+    return all(
+        (blocks.folder / record["name"]).is_sealed("block.json", plan.key)
+        for record in blocks.records
+    )
+
+
+# -- cells -----------------------------------------------------------------------------------
+
+
+def _centroids(folder: Folder, source: Source, plan: _Plan) -> np.ndarray:
+    """One per cell, by k-means on a sample; made once."""
+    if not folder.is_sealed("centroids.json", plan.key):
+        n_cells = -(-plan.n_samples // plan.config.block_rows)
+        n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
+        sample = _cell_view(_sample(source, plan, n_train), plan.config.metric)
+        centroids = _split_large(_kmeans(sample, n_cells, plan.config.seed), sample, plan)
+        folder.seal("centroids.json", {"centroids.npy": centroids}, {"key": plan.key})
+    return folder.read_array("centroids.npy")
+
+
+def _sample(source: Source, plan: _Plan, n_rows: int) -> np.ndarray:
+    """Uniform rows from pieces spread over the whole source, in float32."""
+    rng = np.random.default_rng([plan.config.seed, 0])
+    pieces = np.unique(np.linspace(0, plan.n_pieces - 1, _TRAIN_PIECES).astype(int))
+    share = -(-n_rows // len(pieces))
+    rows = []
+    for piece in pieces:
+        read = source.read(*plan.piece(int(piece)))
+        chosen = np.sort(rng.choice(len(read), min(share, len(read)), replace=False))
+        rows.append(read[chosen].astype(np.float32))
+    return np.concatenate(rows)
+
+
+def _cell_view(rows: np.ndarray, metric: Metric) -> np.ndarray:
+    """Rows as cells see them: directions for the metrics that compare angles."""
+    rows = rows.astype(np.float32)
+    if metric != "euclidean":
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return rows
+
+
+def _kmeans(rows: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
+    import faiss
+
+    centroids: np.ndarray
+    if n_cells == 1:
+        centroids = rows.mean(0, keepdims=True)
+        return centroids
+    kmeans = faiss.Kmeans(rows.shape[1], n_cells, niter=10, seed=seed, min_points_per_centroid=1)
+    kmeans.train(rows)
+    centroids = np.asarray(kmeans.centroids)
+    return centroids
+
+
+def _nearest(centroids: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    import faiss
+
+    index = faiss.IndexFlatL2(centroids.shape[1])
+    index.add(centroids)
+    cells: np.ndarray = index.search(np.ascontiguousarray(rows), count)[1]
+    return cells
+
+
+def _split_large(centroids: np.ndarray, sample: np.ndarray, plan: _Plan) -> np.ndarray:
+    """Centroids with those of cells that hold too many rows, as the sample tells, split."""
+    for _ in range(5):
+        cell = _nearest(centroids, sample, 1)[:, 0]
+        rows = np.bincount(cell, minlength=len(centroids)) * (plan.n_samples / len(sample))
+        large = np.flatnonzero(rows > _OVERSIZE * plan.config.block_rows)
+        if not len(large):
+            break
+        pieces = [np.delete(centroids, large, axis=0)]
+        for number in large:
+            members = sample[cell == number]
+            n_parts = -(-int(rows[number]) // plan.config.block_rows)
+            pieces.append(_kmeans(members, min(n_parts, len(members)), plan.config.seed))
+        centroids = np.concatenate(pieces)
+    return centroids
+
+
+def _scatter_piece(
+    exchange: Folder, source: Source, plan: _Plan, centroids: np.ndarray, piece: int
+) -> None:
+    """Send every row of a piece to its nearest cells; a bucket is a cell and a rank in nearness."""
+    start, stop = plan.piece(piece)
+    features = source.read(start, stop)
+    columns = {"features": features, "rows": np.arange(start, stop)}
+    if (ids := source.read_ids(start, stop)) is not None:
+        columns["ids"] = _plain_ids(ids)
+    halo = plan.config.halo
+    n_nearest = min(halo, len(centroids))
+    cells = _nearest(centroids, _cell_view(features, plan.config.metric), n_nearest)
+    bucket = halo * cells + np.arange(n_nearest)
+    copies = np.repeat(np.arange(stop - start), n_nearest)
+    scatter(exchange, piece, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
+
+
+def _plain_ids(ids: Any) -> np.ndarray:
+    """Integers as they are, strings as UTF-8 bytes of fixed width: both can be mapped."""
+    array: np.ndarray = ids.to_numpy(zero_copy_only=False)
+    return array if array.dtype.kind in "iu" else np.char.encode(array.astype(np.str_), "utf-8")
+
+
+class _Share(NamedTuple):
+    """Every ``n_parts``-th row of a bucket, from ``part`` on."""
+
+    bucket: int
+    part: int
+    n_parts: int
+
+
+def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Share]]:
+    """Which buckets make up every block, its core first.
+
+    No block exceeds twice the mean in core rows, nor in all. A cell with more core rows is thinned
+    into several blocks: that is left to cells k-means could not split, such as thousands of copies
+    of one row. Of a centroid near everything the nearest ranks of the halo are kept.
+    """
+    limit = int(_OVERSIZE * config.block_rows)
+    layout = []
+    for cell, ranks in enumerate(count.reshape(-1, config.halo)):
+        n_parts = -(-int(ranks[0]) // limit)
+        for part in range(n_parts):
+            shares, room = [], limit * config.halo
+            for rank, n_rows in enumerate(ranks.tolist()):
+                if n_rows == 0 or room <= 0:
+                    continue
+                stride = max(n_parts, -(-n_rows // room))
+                shares.append(_Share(config.halo * cell + rank, part % stride, stride))
+                room -= -(-n_rows // stride)
+            layout.append(shares)
+    return layout
+
+
+def _gather_block(
+    block: Folder, exchange: Folder, plan: _Plan, shares: list[_Share], number: int
+) -> None:
+    """Collect a block's rows and find the neighbours of its anchors."""
+    config = plan.config
+    core, *halo = (
+        gather(exchange, plan.n_pieces, plan.columns, one.bucket, one.part, one.n_parts)
+        for one in shares
+    )
+    n_core = len(core["rows"])
+    features = np.concatenate([ranked.pop("features") for ranked in (core, *halo)])
+    share = config.anchors or min(1.0, max(0.1, 1e6 / plan.n_samples))
+    anchors = draw_anchors(n_core, share, np.random.default_rng([config.seed, 1, number]))
+    neighbors = np.full((len(anchors), config.n_neighbors), -1, np.int32)
+    distances = np.full(neighbors.shape, np.inf, np.float32)
+    recall = 1.0
+    n_found = min(config.n_neighbors, len(features) - 1)
+    if n_found > 0:
+        found = find_neighbors(
+            features,
+            n_found,
+            rows=anchors,
+            metric=config.metric,
+            recall=config.recall,
+            seed=config.seed,
+        )
+        neighbors[:, :n_found], distances[:, :n_found] = found.indices, found.distances
+        recall = found.recall
+    arrays = {
+        "rows.npy": np.concatenate([ranked["rows"] for ranked in (core, *halo)]),
+        "features.npy": features,
+        "anchors.npy": anchors.astype(np.int32),
+        "neighbors.npy": neighbors,
+        "distances.npy": distances,
+    }
+    if plan.has_ids:
+        arrays["ids.npy"] = core["ids"]
+    block.seal(
+        "block.json",
+        arrays,
+        {
+            "key": plan.key,
+            "cell": shares[0].bucket // config.halo,
+            "n_core": n_core,
+            "n_halo": len(features) - n_core,
+            "n_anchors": len(anchors),
+            "recall": round(float(recall), 4),
+        },
+    )
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+class Block:
+    """One block: arrays mapped from disk, and its graph.
+
+    Attributes
+    ----------
+    rows : int64 array, shape (n_core + n_halo,)
+        Row numbers in the source, core rows first.
+    features : float array, shape (n_core + n_halo, n_features)
+    anchors : int32 array, shape (n_anchors,)
+        Places in the block, all of them core, of the rows that looked for neighbours.
+    neighbors : int32 array, shape (n_anchors, n_neighbors)
+        Places in the block of the neighbours of every anchor; -1 where there are fewer.
+    distances : float32 array, shape (n_anchors, n_neighbors)
+    ids : array, shape (n_core,), or None
+        Integers, or UTF-8 bytes.
+    """
+
+    def __init__(self, folder: Folder, record: dict[str, Any], metric: Metric) -> None:
+        folder.verify(record)
+        self.metric = metric
+        self.n_core = int(record["n_core"])
+        self.recall = float(record["recall"])
+        self.rows = folder.map_array("rows.npy")
+        self.features = folder.map_array("features.npy")
+        self.anchors = folder.map_array("anchors.npy")
+        self.neighbors = folder.map_array("neighbors.npy")
+        self.distances = folder.map_array("distances.npy")
+        self.ids = folder.map_array("ids.npy") if "ids.npy" in record["files"] else None
+
+    def graph(
+        self, similarity: Similarity = "binary", *, temperature: float = 0.5
+    ) -> SimilarityGraph:
+        """The block's edges as a graph over its rows, each direction counted half.
+
+        An edge between two anchors of different blocks is found in both: over all blocks the edges
+        add up to (A + Aᵀ)/2, A the weights from every anchor to its neighbours. The either-or
+        kernel would need both lists in one place, so "binary" and "mean" are the same here.
+
+        Parameters
+        ----------
+        similarity, temperature
+            As for :func:`prcut.similarity.build_graph`.
+        """
+        found = Neighbors(
+            self.anchors.astype(np.int64),
+            self.neighbors.astype(np.int64),
+            np.asarray(self.distances),
+            metric=self.metric,
+        )
+        weight = edge_similarity(found, similarity, temperature=temperature, features=self.features)
+        neighbors = np.full((len(self.rows), weight.shape[1]), -1, np.int64)
+        all_weights = np.zeros(neighbors.shape, np.float32)
+        neighbors[found.rows], all_weights[found.rows] = found.indices, weight
+        return SimilarityGraph.from_neighbors(neighbors, all_weights, symmetrize="mean")
+
+
+class Blocks:
+    """The blocks of a data set, opened one at a time by number.
+
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).standard_normal((500, 4)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     blocks = build_blocks(rows, folder, BlockConfig(n_neighbors=3, block_rows=100))
+    ...     first = blocks[0]
+    ...     bool((rows[first.rows] == first.features).all())
+    True
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        manifest = folder.read_json("manifest.json")
+        try:
+            if manifest["plan"]["format"] > _FORMAT:
+                raise InvalidInputError(
+                    f"{folder.path} has format {manifest['plan']['format']}, this version reads up "
+                    f"to {_FORMAT}; it was written by prcut {manifest['prcut']}. Upgrade prcut."
+                )
+            self.key = str(manifest["key"])
+            self.n_samples = int(manifest["plan"]["n_samples"])
+            self.n_features = int(manifest["plan"]["n_features"])
+            self.dtype = str(manifest["plan"]["dtype"])
+            self.metric: Metric = manifest["plan"]["config"]["metric"]
+            self.records: list[dict[str, Any]] = list(manifest["blocks"])
+        except (KeyError, TypeError) as error:
+            raise CorruptFileError(f"{folder.path}/manifest.json lacks {error}.") from error
+        self.folder = folder
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, number: int) -> Block:
+        """Open a block, its checksums verified."""
+        record = self.records[number]
+        return Block(self.folder / record["name"], record, self.metric)
+
+    def __iter__(self) -> Iterator[Block]:
+        return (self[number] for number in range(len(self)))
+
+
+def open_blocks(path: str | Path) -> Blocks:
+    """The blocks that :func:`build_blocks` has built in ``path``."""
+    folder = Folder(path)
+    if not folder.exists("manifest.json"):
+        raise InvalidInputError(
+            f"{path} holds no finished blocks (no manifest.json); run build_blocks on it first."
+        )
+    return Blocks(folder)
+
+
+# -- progress --------------------------------------------------------------------------------
+
+
+class Reporter:
+    """Counts what is done and tells how fast it goes."""
+
+    def __init__(
+        self, stage: str, total: int, on_progress: Callable[[Progress], None] | None
+    ) -> None:
+        self._stage, self._total, self._on_progress = stage, total, on_progress
+        self._done, self._start = 0, time.monotonic()
+
+    def advance(self, n_rows: int) -> None:
+        """Say that so many more are done."""
+        self._done += n_rows
+        speed = self._done / max(time.monotonic() - self._start, 1e-9)
+        left = (self._total - self._done) / max(speed, 1e-9)
+        _log.debug("%s: %d of %d rows", self._stage, self._done, self._total)
+        if self._on_progress is not None:
+            self._on_progress(Progress(self._stage, self._done, self._total, speed, left))

@@ -1,0 +1,325 @@
+"""Where rows come from: an array, a .npy file, or a folder of Parquet files, read in order.
+
+Rows are numbered from 0 through all files in the order of their names. A source reads any range of
+rows; reading ranges one after the other decodes every Parquet page once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from prcut.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
+__all__ = ["ArraySource", "ParquetSource", "Source", "open_source"]
+
+# rows decoded at a time from a Parquet row group, which may itself be far larger than memory
+_BATCH_ROWS = 2**14
+
+
+class Source(Protocol):
+    """Rows of features in a fixed order, with the ids of a column where there is one."""
+
+    n_samples: int
+    n_features: int
+    dtype: np.dtype[Any]
+    fingerprint: str
+    """Changes when the data do, as far as sizes, names and a sample of rows tell."""
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start:stop`` as float16 or float32, checked to be finite."""
+
+    def read_ids(self, start: int, stop: int) -> pa.Array | None:
+        """The ids of rows ``start:stop``, or None without an id column."""
+
+
+def open_source(
+    data: Any,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    filesystem: fs.FileSystem | None = None,
+) -> Source:
+    """The source for ``data``.
+
+    Parameters
+    ----------
+    data : array, or path or URI of a .npy file, a Parquet file, or a folder of Parquet files
+        Floats of 16, 32 or 64 bits; 64 bits are read as 32.
+    column : str, optional
+        Parquet: the column of lists with the features; may be left out when only one column holds
+        lists of floats.
+    id_column : str, optional
+        Parquet: a column of integers or strings that names the rows.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where a path is, when it is not local and not a URI.
+    """
+    if isinstance(data, np.ndarray):
+        return ArraySource(data)
+    if not isinstance(data, str | Path):
+        raise InvalidInputError(
+            f"data is a {type(data).__name__}, expected an array or the path of a .npy or Parquet "
+            "file or folder."
+        )
+    if str(data).endswith(".npy"):
+        try:
+            return ArraySource(np.load(data, mmap_mode="r", allow_pickle=False))
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(f"{data} cannot be read as a .npy file: {error}") from error
+    return ParquetSource(str(data), column, id_column, filesystem)
+
+
+class ArraySource:
+    """Rows of an array in memory or mapped from a .npy file."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        if array.ndim != 2 or array.dtype.kind != "f" or array.dtype.itemsize > 8:
+            raise InvalidInputError(
+                f"data has shape {array.shape} and dtype {array.dtype}, expected floats of shape "
+                "(n_samples, n_features)."
+            )
+        self._array = array
+        self.n_samples, self.n_features = array.shape
+        self.dtype = _stored_dtype(array.dtype)
+        digest = hashlib.sha256(f"{array.shape}{array.dtype}".encode())
+        for row in np.linspace(0, self.n_samples - 1, num=min(64, self.n_samples), dtype=np.int64):
+            digest.update(np.ascontiguousarray(array[row]).tobytes())
+        self.fingerprint = digest.hexdigest()
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start:stop``."""
+        rows = np.ascontiguousarray(self._array[start:stop], self.dtype)
+        return _check_finite(rows, start, "data")
+
+    def read_ids(self, start: int, stop: int) -> pa.Array | None:  # noqa: ARG002
+        """None: an array has no ids."""
+        return None
+
+
+class ParquetSource:
+    """Rows of one list column of Parquet files."""
+
+    def __init__(
+        self,
+        path: str,
+        column: str | None,
+        id_column: str | None,
+        filesystem: fs.FileSystem | None,
+    ) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow import fs
+
+        if filesystem is None:
+            if "://" in path:
+                filesystem, path = fs.FileSystem.from_uri(path)
+            else:
+                filesystem, path = fs.LocalFileSystem(), str(Path(path).absolute())
+        self._filesystem = filesystem
+        self._files = _parquet_files(filesystem, path)
+        counts, digest = [], hashlib.sha256()
+        for name in self._files:
+            try:
+                metadata = pq.read_metadata(name, filesystem=filesystem)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise InvalidInputError(f"{name} cannot be read as Parquet: {error}") from error
+            counts.append(metadata.num_rows)
+            size = filesystem.get_file_info(name).size
+            digest.update(f"{Path(name).name} {size} {metadata.num_rows}\n".encode())
+        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self.n_samples = int(self._starts[-1])
+        schema = pq.read_schema(self._files[0], filesystem=filesystem)
+        self.column = _feature_column(schema, column, self._files[0])
+        if id_column is not None:
+            _check_id_column(schema, id_column, self._files[0])
+        self.id_column = id_column
+        is_half = pa.types.is_float16(schema.field(self.column).type.value_type)
+        self.dtype = _stored_dtype(np.float16 if is_half else np.float32)
+        self.fingerprint = digest.hexdigest()
+        self._stream: dict[str, _Stream] = {}
+        self.n_features = 0
+        first = self._read_column(self.column, 0, min(1, self.n_samples))
+        self.n_features = len(first[0]) if len(first) else 0
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start:stop``."""
+        lists = self._read_column(self.column, start, stop)
+        rows = np.empty((stop - start, self.n_features), self.dtype)
+        done = 0
+        for chunk in lists.chunks:
+            rows[done : done + len(chunk)] = self._to_rows(chunk, start + done)
+            done += len(chunk)
+        return _check_finite(rows, start, self.column)
+
+    def read_ids(self, start: int, stop: int) -> pa.Array | None:
+        """The ids of rows ``start:stop``."""
+        if self.id_column is None:
+            return None
+        ids = self._read_column(self.id_column, start, stop).combine_chunks()
+        if ids.null_count:
+            raise InvalidInputError(
+                f"column {self.id_column!r} has {ids.null_count} nulls in rows {start}..{stop - 1}."
+            )
+        return ids
+
+    def _read_column(self, column: str, start: int, stop: int) -> pa.ChunkedArray:
+        stream = self._stream.get(column)
+        if stream is None or stream.position != start:
+            stream = self._stream[column] = _Stream(self._batches(column, start), start)
+        return stream.take(stop - start)
+
+    def _batches(self, column: str, start: int) -> Iterator[pa.Array]:
+        """Batches of a column from row ``start`` on, through all files."""
+        import pyarrow.parquet as pq
+
+        for name, file_start, file_stop in zip(
+            self._files, self._starts, self._starts[1:], strict=False
+        ):
+            if file_stop <= start:
+                continue
+            with self._filesystem.open_input_file(name) as handle:
+                file = pq.ParquetFile(handle)
+                groups: list[int] = []
+                skip = max(0, start - int(file_start))
+                for group in range(file.num_row_groups):
+                    rows = file.metadata.row_group(group).num_rows
+                    if not groups and skip >= rows:
+                        skip -= rows
+                    else:
+                        groups.append(group)
+                for batch in file.iter_batches(_BATCH_ROWS, groups, [column]):
+                    if skip < len(batch):
+                        yield batch.column(0)[skip:]
+                    skip = max(0, skip - len(batch))
+
+    def _to_rows(self, lists: pa.Array, first_row: int) -> np.ndarray:
+        """A chunk of lists as a matrix."""
+        import pyarrow as pa
+
+        if lists.null_count:
+            raise InvalidInputError(
+                f"column {self.column!r} has {lists.null_count} null lists near row {first_row}."
+            )
+        if not pa.types.is_fixed_size_list(lists.type):
+            lengths = np.diff(lists.offsets.to_numpy())
+            if (lengths != self.n_features).any():
+                row = first_row + int((lengths != self.n_features).argmax())
+                raise InvalidInputError(
+                    f"column {self.column!r} holds a list of {lengths[row - first_row]} values in "
+                    f"row {row}, expected n_features={self.n_features} in every row."
+                )
+        values = lists.flatten()
+        if values.null_count:
+            raise InvalidInputError(
+                f"column {self.column!r} has {values.null_count} null values near row {first_row}."
+            )
+        matrix: np.ndarray = values.to_numpy(zero_copy_only=False).reshape(-1, self.n_features)
+        return matrix
+
+
+class _Stream:
+    """Batches cut to the lengths asked for."""
+
+    def __init__(self, batches: Iterator[pa.Array], position: int) -> None:
+        self._batches = batches
+        self._rest: pa.Array | None = None
+        self.position = position
+
+    def take(self, n_rows: int) -> pa.ChunkedArray:
+        import pyarrow as pa
+
+        taken: list[pa.Array] = []
+        wanted = n_rows
+        while wanted > 0:
+            batch = self._rest if self._rest is not None else next(self._batches)
+            taken.append(batch[:wanted])
+            self._rest = batch[wanted:] if len(batch) > wanted else None
+            wanted -= len(taken[-1])
+        self.position += n_rows
+        return pa.chunked_array(taken) if taken else pa.chunked_array([], pa.null())
+
+
+def _parquet_files(filesystem: fs.FileSystem, path: str) -> list[str]:
+    from pyarrow import fs
+
+    info = filesystem.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
+        raise InvalidInputError(f"{path} does not exist.")
+    if info.is_file:
+        return [path]
+    found = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+    files = sorted(
+        file.path
+        for file in found
+        # names that begin so are markers and leftovers of other writers
+        if file.is_file and file.path.endswith(".parquet") and file.base_name[0] not in "._"
+    )
+    if not files:
+        raise InvalidInputError(f"{path} holds no .parquet file.")
+    return files
+
+
+def _feature_column(schema: pa.Schema, column: str | None, file: str) -> str:
+    import pyarrow as pa
+
+    def holds_floats(field: pa.Field) -> bool:
+        is_list = pa.types.is_list(field.type) or pa.types.is_fixed_size_list(field.type)
+        is_list = is_list or pa.types.is_large_list(field.type)
+        return bool(is_list and pa.types.is_floating(field.type.value_type))
+
+    candidates = [field.name for field in schema if holds_floats(field)]
+    if column is None and len(candidates) == 1:
+        return str(candidates[0])
+    if column is None:
+        raise InvalidInputError(
+            f"{file} has {len(candidates)} columns of float lists ({', '.join(candidates)}); "
+            "name one by column=."
+        )
+    if column not in schema.names:
+        raise InvalidInputError(
+            f"{file} has no column {column!r}; it has {', '.join(schema.names)}."
+        )
+    if column not in candidates:
+        raise InvalidInputError(
+            f"column {column!r} of {file} is {schema.field(column).type}, expected lists of floats."
+        )
+    return column
+
+
+def _check_id_column(schema: pa.Schema, id_column: str, file: str) -> None:
+    import pyarrow as pa
+
+    if id_column not in schema.names:
+        raise InvalidInputError(
+            f"{file} has no column {id_column!r}; it has {', '.join(schema.names)}."
+        )
+    kind = schema.field(id_column).type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (pa.types.is_integer(kind) or is_text):
+        raise InvalidInputError(
+            f"column {id_column!r} of {file} is {kind}, expected integers or strings."
+        )
+
+
+def _stored_dtype(dtype: Any) -> np.dtype[Any]:
+    """Half precision stays, everything else is single: neighbours need no more."""
+    return np.dtype(np.float16 if np.dtype(dtype) == np.float16 else np.float32)
+
+
+def _check_finite(rows: np.ndarray, start: int, name: str) -> np.ndarray:
+    finite = np.isfinite(rows).all(1)
+    if not finite.all():
+        raise InvalidInputError(
+            f"{name} holds NaN or infinity in {int((~finite).sum())} of the rows "
+            f"{start}..{start + len(rows) - 1}, the first is row {start + int(finite.argmin())}; "
+            "remove or replace them."
+        )
+    return rows

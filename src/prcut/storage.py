@@ -1,0 +1,268 @@
+"""Files that are whole or not there: arrays and JSON in a folder of any pyarrow filesystem.
+
+A file is written under a temporary name, flushed to disk and renamed (object stores show a file
+only when it is complete). What belongs together is written first and sealed last by a JSON *record*
+that holds the size and checksum of every file: without a valid record nothing is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from prcut.errors import CorruptFileError, InvalidInputError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+__all__ = ["Folder"]
+
+_CHUNK_BYTES = 2**23
+_TEMPORARY = ".tmp"
+
+
+class Folder:
+    """A folder of arrays on a local disk or any pyarrow filesystem.
+
+    Parameters
+    ----------
+    path : str or path
+        A local path, or a URI such as ``s3://bucket/folder``.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``path`` is, when it is not a URI.
+    """
+
+    def __init__(self, path: str | Path, filesystem: fs.FileSystem | None = None) -> None:
+        from pyarrow import fs
+
+        if filesystem is None:
+            if "://" in str(path):
+                filesystem, path = fs.FileSystem.from_uri(str(path))
+            else:
+                filesystem, path = fs.LocalFileSystem(), Path(path).absolute()
+        self.filesystem = filesystem
+        self.path = str(path)
+        self._is_local = isinstance(filesystem, fs.LocalFileSystem)
+
+    def __repr__(self) -> str:
+        return f"Folder({self.path!r})"
+
+    def __truediv__(self, name: str) -> Folder:
+        """A folder inside this one; the first file written makes it."""
+        return Folder(self._full(name), self.filesystem)
+
+    def _full(self, name: str) -> str:
+        # names also come from records, which may be forged: they never lead out of the folder
+        if not name or name.startswith(".") or "/" in name or "\\" in name:
+            raise CorruptFileError(f"{name!r} is not a plain file name in {self.path}.")
+        return f"{self.path}/{name}"
+
+    # -- single files ------------------------------------------------------------------------
+
+    def exists(self, name: str) -> bool:
+        """Whether a file of that name is there."""
+        return self.size(name) is not None
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file, or None where it is absent."""
+        info = self.filesystem.get_file_info(self._full(name))
+        return int(info.size) if info.is_file else None
+
+    def write_bytes(self, name: str, pieces: Iterator[bytes | memoryview]) -> dict[str, Any]:
+        """Write a file atomically; return its size and SHA-256."""
+        digest, size = hashlib.sha256(), 0
+        final = self._full(name)
+        # on an object store a stream shows nothing before it is closed: no rename is needed
+        if self._is_local:
+            self.filesystem.create_dir(self.path, recursive=True)
+        written = f"{self.path}/.{name}.{os.getpid()}{_TEMPORARY}" if self._is_local else final
+        with self.filesystem.open_output_stream(written) as stream:
+            for piece in pieces:
+                stream.write(piece)
+                digest.update(piece)
+                size += len(piece)
+        if self._is_local:
+            _sync(written)
+            os.replace(written, final)  # noqa: PTH105
+            _sync(self.path)
+        return {"size": size, "sha256": digest.hexdigest()}
+
+    def read_bytes(self, name: str) -> bytes:
+        """The whole of a file."""
+        with self.filesystem.open_input_file(self._full(name)) as file:
+            content: bytes = file.read()
+        return content
+
+    def write_json(self, name: str, content: Any) -> None:
+        """Write JSON atomically, the same bytes for the same content."""
+        text = json.dumps(content, indent=1, sort_keys=True)
+        self.write_bytes(name, iter([text.encode()]))
+
+    def read_json(self, name: str) -> Any:
+        """Read JSON, refusing what is not."""
+        try:
+            return json.loads(self.read_bytes(name))
+        except ValueError as error:
+            raise CorruptFileError(f"{self._full(name)} is not JSON: {error}") from error
+
+    def write_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
+        """Write a .npy file atomically; return its size and SHA-256."""
+        array = np.ascontiguousarray(array)
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header,
+            np.lib.format.header_data_from_array_1_0(array),
+        )
+
+        def pieces() -> Iterator[bytes | memoryview]:
+            yield header.getvalue()
+            content = array.reshape(-1).view(np.uint8).data
+            for start in range(0, len(content), _CHUNK_BYTES):
+                yield content[start : start + _CHUNK_BYTES]
+
+        return self.write_bytes(name, pieces())
+
+    def read_array(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Rows ``start:stop`` of a .npy file, read and not mapped: no page stays behind."""
+        with self.filesystem.open_input_file(self._full(name)) as file:
+            shape, dtype, offset = self._header(name, file)
+            start, stop, _ = slice(start, stop).indices(shape[0])
+            row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+            content = file.read_at((stop - start) * row_bytes, offset + start * row_bytes)
+        return np.frombuffer(content, dtype).reshape(stop - start, *shape[1:])
+
+    def map_array(self, name: str) -> np.ndarray:
+        """A .npy file mapped into memory where it is local, read otherwise."""
+        if not self._is_local:
+            return self.read_array(name)
+        with self.filesystem.open_input_file(self._full(name)) as file:
+            shape, dtype, offset = self._header(name, file)
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        return np.memmap(self._full(name), dtype, mode="r", offset=offset, shape=shape)
+
+    def _header(self, name: str, file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+        """Shape, dtype and offset; what is forged or cut off is refused before it is allocated."""
+        try:
+            version = np.lib.format.read_magic(file)
+            if version != (1, 0):
+                raise ValueError(f"version {version}")
+            header = np.lib.format.read_array_header_1_0(file)
+        except (ValueError, SyntaxError, OSError) as error:
+            raise CorruptFileError(f"{self._full(name)} is not a .npy file: {error}") from error
+        shape, fortran, dtype = header
+        offset = file.tell()
+        expected = offset + dtype.itemsize * int(np.prod(shape, dtype=object))
+        if fortran or dtype.hasobject or not shape or min(shape) < 0 or file.size() != expected:
+            raise CorruptFileError(
+                f"{self._full(name)} has {file.size()} bytes, expected {expected} for an array of "
+                f"shape {shape} and dtype {dtype}; it is cut off or forged. Remove it, run again."
+            )
+        return shape, dtype, offset
+
+    # -- sealed groups of files --------------------------------------------------------------
+
+    def seal(
+        self, record: str, arrays: Mapping[str, np.ndarray], content: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Write arrays, then the record that makes them valid; return the record."""
+        files = {name: self.write_array(name, array) for name, array in arrays.items()}
+        sealed = {**content, "files": files}
+        self.write_json(record, sealed)
+        return sealed
+
+    def read_record(self, record: str) -> dict[str, Any] | None:
+        """The record, or None where it is absent or not one: then the group must be made anew."""
+        if not self.exists(record):
+            return None
+        try:
+            sealed = self.read_json(record)
+        except CorruptFileError:
+            return None
+        is_record = isinstance(sealed, dict) and isinstance(sealed.get("files"), dict)
+        return sealed if is_record else None
+
+    def verify(self, sealed: Mapping[str, Any]) -> None:
+        """Compare every file with its size and checksum; name the first that differs."""
+        for name, expected in sealed["files"].items():
+            size = self.size(name)
+            if size != expected["size"]:
+                raise CorruptFileError(
+                    f"{self._full(name)} has {size} bytes, its record says {expected['size']}; "
+                    "remove it and run again."
+                )
+            digest = hashlib.sha256()
+            with self.filesystem.open_input_stream(self._full(name)) as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+            if digest.hexdigest() != expected["sha256"]:
+                raise CorruptFileError(
+                    f"{self._full(name)} does not match the checksum in its record; "
+                    "remove it and run again."
+                )
+
+    def is_sealed(self, record: str, key: str) -> bool:
+        """Whether a record made with ``key`` is there and all of its files are whole."""
+        sealed = self.read_record(record)
+        if sealed is None or sealed.get("key") != key:
+            return False
+        try:
+            self.verify(sealed)
+        except CorruptFileError:
+            return False
+        return True
+
+    # -- the whole folder --------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Names of the files in the folder, sorted; unfinished ones are not shown."""
+        from pyarrow import fs
+
+        found = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        names = (info.base_name for info in found if info.is_file)
+        return sorted(name for name in names if not name.endswith(_TEMPORARY))
+
+    def start(self, plan: Mapping[str, Any]) -> None:
+        """Begin or resume what ``plan`` describes; refuse a folder that holds something else."""
+        self.clear_unfinished()
+        plan = json.loads(json.dumps(plan))
+        if not self.exists("plan.json"):
+            self.write_json("plan.json", plan)
+        elif (begun := self.read_json("plan.json")) != plan:
+            differs = sorted(name for name in plan if begun.get(name) != plan[name])
+            raise InvalidInputError(
+                f"{self.path} was begun with another {' and '.join(differs)}; choose another "
+                "folder, or remove this one."
+            )
+
+    def clear_unfinished(self) -> None:
+        """Remove what a killed writer left behind. Only when nobody else writes here."""
+        from pyarrow import fs
+
+        everything = fs.FileSelector(self.path, allow_not_found=True, recursive=True)
+        for info in self.filesystem.get_file_info(everything):
+            if info.is_file and info.base_name.endswith(_TEMPORARY):
+                self.filesystem.delete_file(info.path)
+
+    def delete(self) -> None:
+        """Remove the folder and all that is in it, if it is there."""
+        from pyarrow import fs
+
+        if self.filesystem.get_file_info(self.path).type != fs.FileType.NotFound:
+            self.filesystem.delete_dir(self.path)
+
+
+def _sync(path: str) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

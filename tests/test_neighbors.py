@@ -1,0 +1,382 @@
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prcut import neighbors
+from prcut.neighbors import draw_anchors, find_neighbors
+
+METRICS = ["euclidean", "cosine", "inner_product"]
+
+
+def scores(features: np.ndarray, metric: str) -> np.ndarray:
+    """What every row measures to every row, in float64; larger is nearer only by product."""
+    features = features.astype(np.float64)
+    if metric == "euclidean":
+        return np.asarray(((features[:, None] - features[None]) ** 2).sum(2))
+    if metric == "cosine":
+        length = np.linalg.norm(features, axis=1, keepdims=True)
+        features = features / np.where(length == 0, 1, length)
+    return np.asarray(features @ features.T)
+
+
+def nearest_scores(features: np.ndarray, n_neighbors: int, metric: str) -> np.ndarray:
+    table = scores(features, metric)
+    sign = 1 if metric == "euclidean" else -1
+    np.fill_diagonal(table, sign * np.inf)
+    return sign * np.sort(sign * table, axis=1)[:, :n_neighbors]
+
+
+def mixture(n_samples: int, n_features: int = 16, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    centers = 3 * rng.normal(size=(30, n_features))
+    drawn = centers[rng.integers(30, size=n_samples)] + rng.normal(size=(n_samples, n_features))
+    rows: np.ndarray = drawn.astype(np.float32)
+    return rows
+
+
+def measured_recall(features: np.ndarray, found: neighbors.Neighbors, n_queries: int) -> float:
+    """Share of the true neighbours found, on queries that the tuning did not choose."""
+    some = np.random.default_rng(999).choice(len(found.rows), n_queries, replace=False)
+    exact = find_neighbors(
+        features,
+        found.indices.shape[1],
+        rows=found.rows[some],
+        metric=found.metric,
+        recall=1.0,
+    )
+    hit = (exact.indices[:, :, None] == found.indices[some][:, None]).any(2)
+    return float(hit.mean())
+
+
+@pytest.fixture
+def lists_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inverted lists at sizes that a test can check against the exact search."""
+    monkeypatch.setattr(neighbors, "_EXACT_DISTANCES", 10**6)
+
+
+@given(
+    n_samples=st.integers(2, 40),
+    n_features=st.integers(1, 5),
+    n_neighbors=st.integers(1, 39),
+    metric=st.sampled_from(METRICS),
+    coarse=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_nearest_others_by_brute_force(
+    n_samples: int, n_features: int, n_neighbors: int, metric: str, coarse: bool, seed: int
+) -> None:
+    """Coarse values bring duplicates, ties and rows of zeros, where own numbers hide."""
+    rng = np.random.default_rng(seed)
+    n_neighbors = min(n_neighbors, n_samples - 1)
+    features = rng.normal(size=(n_samples, n_features)).astype(np.float32)
+    if coarse:
+        features = np.round(features)
+    found = find_neighbors(features, n_neighbors, metric=metric)  # type: ignore[arg-type]
+    assert found.indices.shape == found.distances.shape == (n_samples, n_neighbors)
+    for row, near in enumerate(found.indices):
+        assert row not in near
+        assert len(set(near)) == n_neighbors
+    expected = nearest_scores(features, n_neighbors, metric)
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-5)
+    named = np.take_along_axis(scores(features, metric), found.indices, 1)
+    np.testing.assert_allclose(found.distances, named, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_small_chunks_change_nothing(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = mixture(60)
+    whole = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
+    monkeypatch.setattr(neighbors, "_CHUNK_NUMBERS", 16 * 5)  # fewer rows than neighbours
+    monkeypatch.setattr(neighbors, "_EXACT_QUERIES", 32)
+    parts = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(parts.indices, whole.indices)
+    np.testing.assert_allclose(parts.distances, whole.distances, rtol=1e-5)
+
+
+def test_duplicates_are_neighbors_at_exactly_zero_and_never_the_row_itself() -> None:
+    features = np.repeat(mixture(20, 50) + 10, 9, axis=0)
+    found = find_neighbors(features, 8)
+    assert (found.distances == 0).all()
+    assert (found.indices // 9 == np.arange(180)[:, None] // 9).all()
+    assert (found.indices != np.arange(180)[:, None]).all()
+    further = find_neighbors(features, 9)
+    assert (further.distances[:, :8] == 0).all()
+    assert (further.distances[:, 8] > 0).all()
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_duplicates_in_lists() -> None:
+    features = np.repeat(mixture(600), 20, axis=0)
+    found = find_neighbors(features, 10)
+    assert found.n_lists > 0
+    assert (found.indices != np.arange(len(features))[:, None]).all()
+    assert (found.distances == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("metric", METRICS)
+def test_other_dtypes_find_what_their_float32_does(dtype: type, metric: str) -> None:
+    features = mixture(200).astype(dtype)
+    found = find_neighbors(features, 5, metric=metric)  # type: ignore[arg-type]
+    single = find_neighbors(features.astype(np.float32), 5, metric=metric)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.indices, single.indices)
+    assert found.distances.dtype == np.float32
+    assert found.indices.dtype == found.rows.dtype == np.int64
+
+
+@pytest.mark.usefixtures("lists_for_few")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_memory_mapped_rows_are_found_as_in_memory(tmp_path: Path, dtype: type) -> None:
+    features = mixture(3000).astype(dtype)
+    np.save(tmp_path / "rows.npy", features)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    found, expected = find_neighbors(mapped, 5), find_neighbors(features, 5)
+    assert found.n_lists > 0
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def test_float32_is_read_in_place_and_strides_are_followed() -> None:
+    features = mixture(100)
+    assert np.shares_memory(neighbors._Vectors(features).take(slice(10, 20)), features)
+    wide = np.zeros((100, 32), np.float32)
+    wide[:, ::2] = features
+    for view in (wide[:, ::2], np.asfortranarray(features)):
+        found = find_neighbors(view, 5)
+        np.testing.assert_array_equal(found.indices, find_neighbors(features, 5).indices)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_far_from_zero_keep_their_distances(dtype: type) -> None:
+    """|x|² + |y|² - 2xy in float32 would see nothing but rounding here."""
+    rng = np.random.default_rng(0)
+    near = np.round(rng.normal(size=(400, 8)) * 64).astype(dtype)
+    found = find_neighbors(near + dtype(2**16), 5)
+    np.testing.assert_allclose(found.distances, nearest_scores(near, 5, "euclidean"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_samples", [500, 3000])
+@pytest.mark.usefixtures("lists_for_few")
+def test_anchors_find_among_all_rows(n_samples: int) -> None:
+    features = mixture(n_samples)
+    rows = np.array([n_samples - 1, 3, 250, 3])  # neither sorted nor without repeats
+    if n_samples > 1000:
+        rows = np.concatenate([rows, np.arange(0, n_samples, 2)])
+    found = find_neighbors(features, 6, rows=rows)
+    every = find_neighbors(features, 6, recall=1.0)
+    assert (found.n_lists > 0) == (n_samples > 1000)
+    np.testing.assert_array_equal(found.rows, rows)
+    share = (found.indices[:, :, None] == every.indices[rows][:, None]).any(2).mean()
+    assert share >= (0.98 if found.n_lists else 1.0)
+
+
+def test_no_anchors_find_nothing() -> None:
+    found = find_neighbors(mixture(20), 3, rows=np.arange(0))
+    assert found.indices.shape == (0, 3)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("recall", [0.8, 0.98])
+@pytest.mark.usefixtures("lists_for_few")
+def test_lists_reach_the_recall_on_other_queries(metric: str, recall: float) -> None:
+    features = mixture(8000)
+    found = find_neighbors(features, 15, metric=metric, recall=recall)  # type: ignore[arg-type]
+    assert 0 < 3 * found.n_probe < found.n_lists
+    assert found.recall >= recall
+    # 2,000 queries: the tuned recall is a lower estimate, so this leaves twice the noise
+    assert measured_recall(features, found, 2000) >= recall - 0.003
+    linked = found.indices >= 0
+    first, place = np.nonzero(linked)
+    other = found.indices[linked]
+    pairs = features[first].astype(np.float64), features[other].astype(np.float64)
+    if metric == "euclidean":
+        expected = ((pairs[0] - pairs[1]) ** 2).sum(1)
+    else:
+        expected = (pairs[0] * pairs[1]).sum(1)
+        if metric == "cosine":
+            expected /= np.linalg.norm(pairs[0], axis=1) * np.linalg.norm(pairs[1], axis=1)
+    np.testing.assert_allclose(found.distances[first, place], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_a_higher_recall_reads_more_lists() -> None:
+    features = mixture(5000)
+    probes = [find_neighbors(features, 15, recall=recall).n_probe for recall in (0.5, 0.9, 0.99)]
+    assert probes == sorted(probes)
+    assert probes[0] < probes[2]
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_tuning_foretells_the_recall_of_every_n_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of lists against real searches, on the very queries of the tuning."""
+    features, n_neighbors = mixture(4000), 10
+    monkeypatch.setattr(neighbors, "_TUNING_QUERIES", 300)
+    vectors = neighbors._check_features(features, "euclidean")
+    rows = np.arange(300)
+    index = neighbors._train_lists(vectors, 64, np.random.default_rng(0))
+    true = find_neighbors(features, n_neighbors, rows=rows, recall=1.0).indices
+    index.add(features)
+    for recall in (0.6, 0.9, 0.99):
+        n_probe, lower = neighbors._tune_probe(
+            index, vectors, rows, n_neighbors, recall, np.random.default_rng(1)
+        )
+        shares = []
+        for probe in (n_probe - 1, n_probe):
+            index.nprobe = max(probe, 1)
+            _, found = index.search(features[rows], n_neighbors + 1)
+            hit = (true[:, :, None] == found[:, None]).any(2).mean(1)
+            shares.append(hit.mean() - 2 * hit.std() / np.sqrt(300))
+        assert shares[1] == pytest.approx(lower, abs=1e-6)
+        assert shares[0] < recall <= shares[1] or n_probe == 1
+
+
+def test_rows_without_structure_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbors, "_EXACT_DISTANCES", 10**6)
+    features = np.random.default_rng(0).random((4000, 64), dtype=np.float32)
+    tuned: list[int] = []
+    tune = neighbors._tune_probe
+
+    def watched(*args: object) -> tuple[int, float]:
+        n_probe, recall = tune(*args)  # type: ignore[arg-type]
+        tuned.append(n_probe)
+        return n_probe, recall
+
+    monkeypatch.setattr(neighbors, "_tune_probe", watched)
+    found = find_neighbors(features, 15)
+    assert tuned  # lists were tried, and given up
+    assert (found.n_lists, found.n_probe, found.recall) == (0, 0, 1.0)
+
+
+def test_exact_or_lists_by_their_work() -> None:
+    plan = neighbors._plan_lists
+    assert plan(10_000, 784, 10_000) == 0
+    assert plan(60_000, 784, 60_000) == 512
+    assert plan(200_000, 64, 200_000) == 1024
+    assert plan(1_000_000, 64, 100) == 0
+    assert plan(1_000_000, 64, 300) == 0  # few queries do not pay for lists
+    assert 0 < plan(1_000_000, 64, 10_000) < plan(1_000_000, 64, 1_000_000)
+    assert plan(100, 4, 10**9) == 0  # nor do a hundred rows fill any
+
+
+def test_full_recall_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbors, "_EXACT_DISTANCES", 0)
+    found = find_neighbors(mixture(2000), 5, recall=1.0)
+    assert (found.n_lists, found.recall) == (0, 1.0)
+
+
+def test_too_few_rows_in_the_lists_are_marked() -> None:
+    features = np.concatenate([mixture(3000), mixture(3, seed=5) + 1000])
+    vectors = neighbors._check_features(features, "inner_product")
+    index = neighbors._train_lists(vectors, 64, np.random.default_rng(0))
+    distances, indices = neighbors._search_lists(index, vectors, np.arange(3003), 1000)
+    assert (indices == -1).any()
+    assert (distances[indices == -1] == -np.inf).all()
+    assert np.isfinite(distances[indices >= 0]).all()
+    assert (indices != np.arange(3003)[:, None]).all()
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_a_seed_finds_the_same_rows_again() -> None:
+    features = mixture(3000)
+    first, again, other = (find_neighbors(features, 10, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.indices, again.indices)
+    np.testing.assert_array_equal(first.distances, again.distances)
+    assert first.recall == again.recall
+    assert (first.indices != other.indices).any()
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_gpu_is_used_where_faiss_reports_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = mixture(3000)
+    expected = find_neighbors(features, 5)
+    exact = find_neighbors(features, 5, recall=1.0)
+    used: list[str] = []
+
+    def knn(_: None, *args: object, **options: object) -> object:
+        used.append("exact")
+        return faiss.knn(*args, **options)
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "StandardGpuResources", lambda: None, raising=False)
+    monkeypatch.setattr(faiss, "knn_gpu", knn, raising=False)
+    monkeypatch.setattr(
+        faiss, "index_cpu_to_all_gpus", lambda index: used.append("lists") or index, raising=False
+    )
+    found = find_neighbors(features, 5)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    assert set(used) == {"exact", "lists"}
+    np.testing.assert_array_equal(find_neighbors(features, 5, recall=1.0).indices, exact.indices)
+
+
+@given(
+    n_samples=st.integers(1, 300),
+    fraction=st.floats(0, 1, exclude_min=True),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=50, deadline=None)
+def test_anchors_are_sorted_distinct_rows(n_samples: int, fraction: float, seed: int) -> None:
+    drawn = draw_anchors(n_samples, fraction, np.random.default_rng(seed))
+    assert drawn.dtype == np.int64
+    assert len(drawn) == max(1, round(fraction * n_samples))
+    assert (np.diff(drawn) > 0).all()
+    assert 0 <= drawn[0] <= drawn[-1] < n_samples
+
+
+def test_anchors_are_uniform() -> None:
+    rng = np.random.default_rng(0)
+    count = np.zeros(20)
+    for _ in range(2000):
+        count[draw_anchors(20, 0.25, rng)] += 1
+    # 500 expected, standard deviation 19.4
+    assert abs(count - 500).max() < 5 * 19.4
+
+
+FEATURES = np.zeros((80, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "message"),
+    [
+        (
+            FEATURES,
+            {"n_neighbors": 100},
+            r"^n_neighbors=100 must be < n_samples=80; "
+            r"lower n_neighbors or pass a precomputed graph\.$",
+        ),
+        (FEATURES, {"n_neighbors": 80}, "n_neighbors=80 must be < n_samples=80"),
+        (FEATURES, {"n_neighbors": 0}, "n_neighbors=0 must be a whole number >= 1"),
+        (FEATURES, {"n_neighbors": 2.5}, "n_neighbors=2.5 must be a whole number"),
+        (FEATURES, {"metric": "manhattan"}, "metric='manhattan' must be 'euclidean', 'cosine' or"),
+        (FEATURES, {"recall": 0.0}, r"recall=0.0 must lie in \(0, 1\]"),
+        (FEATURES, {"recall": 98}, r"recall=98 must lie in \(0, 1\]"),
+        (FEATURES, {"rows": [0, 80]}, r"rows lie in \[0, 80\], expected rows in \[0, n_samples=80"),
+        (FEATURES, {"rows": [-1]}, r"rows lie in \[-1, -1\]"),
+        (FEATURES, {"rows": [0.5]}, r"rows have shape \(1,\) and dtype float64, expected integers"),
+        (FEATURES, {"rows": [[0]]}, r"rows have shape \(1, 1\)"),
+        (FEATURES.astype(int), {}, r"dtype int64, expected float16.*features.astype\('float32'\)"),
+        (FEATURES[0], {}, r"features have shape \(2,\), expected \(n_samples, n_features\)"),
+        (FEATURES[:, :0], {}, r"features have shape \(80, 0\)"),
+        (FEATURES[:0], {}, "n_neighbors=15 must be < n_samples=0"),
+        (
+            np.where(np.arange(80)[:, None] < 3, np.nan, FEATURES),
+            {},
+            r"NaN or infinity \(in float32\) in 3 of 80 rows; remove or replace them",
+        ),
+        (np.where(np.eye(80, 2) > 0, -np.inf, FEATURES), {"metric": "cosine"}, "in 2 of 80 rows"),
+        (np.full((80, 2), 1e200), {}, r"NaN or infinity \(in float32\) in 80 of 80 rows"),
+        (np.full((80, 2), 1e19), {}, r"norm beyond 8.5e\+37 in 80 of 80 rows.* scale the features"),
+    ],
+)
+def test_wrong_input_is_refused(features: np.ndarray, options: dict, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(ValueError, match=message):
+        find_neighbors(features, **options)
+
+
+@pytest.mark.parametrize("fraction", [0, -0.5, 1.5])
+def test_wrong_anchors_are_refused(fraction: float) -> None:
+    with pytest.raises(ValueError, match=r"of the rows must lie in \(0, 1\]"):
+        draw_anchors(10, fraction, np.random.default_rng(0))
