@@ -1,6 +1,7 @@
 """From Parquet to blocks to pair shards: memory, time per row, and three murders.
 
-Makes a seeded Gaussian mixture (float32 lists and string ids) as Parquet files, then runs the whole
+Makes a seeded Gaussian mixture (float32 lists and string ids) as Parquet files, one component for
+every 5,000 rows so that neighbourhoods are as crowded at every size, then runs the whole
 way in processes of their own, with 15 neighbours, blocks of 100,000 core rows and a tenth of the
 rows as anchors:
 
@@ -35,12 +36,12 @@ FILE_ROWS = 250_000
 
 
 def write_parquet(folder: Path, rows: int, dim: int) -> None:
-    """A mixture of 200 Gaussians in files of 250,000 rows, the same prefix for every ``rows``."""
+    """A mixture of ``rows / 5000`` Gaussians in files of 250,000 rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
-    centers = np.random.default_rng(0).standard_normal((200, dim)).astype(np.float32)
+    centers = np.random.default_rng(0).standard_normal((rows // 5000, dim)).astype(np.float32)
     for number, start in enumerate(range(0, rows, FILE_ROWS)):
         rng = np.random.default_rng([1, number])
         count = min(FILE_ROWS, rows - start)

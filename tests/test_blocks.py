@@ -208,7 +208,7 @@ def test_progress_counts_all_rows(tmp_path: Path) -> None:
 def test_wrong_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="data has no rows"):
         build_blocks(np.zeros((0, 3), np.float32), tmp_path)
-    with pytest.raises(InvalidInputError, match="holds no finished blocks"):
+    with pytest.raises(InvalidInputError, match=r"holds no finished result .* run build_blocks"):
         open_blocks(tmp_path / "absent")
     assert not (tmp_path / "absent").exists()
     with pytest.raises(InvalidInputError, match=r"anchors=1.5 must be in \(0, 1\]"):

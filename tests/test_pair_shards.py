@@ -200,7 +200,9 @@ def test_wrong_input_is_refused(blocks: Blocks, tmp_path: Path) -> None:
             first_batches(shards, 1, **options)
     with pytest.raises(InvalidInputError, match="was begun with another config"):
         write_pair_shards(blocks, tmp_path / "shards", ShardConfig(seed=1))
-    with pytest.raises(InvalidInputError, match="holds no finished pair shards"):
+    with pytest.raises(
+        InvalidInputError, match=r"holds no finished result .* run write_pair_shards"
+    ):
         open_pair_shards(tmp_path / "absent")
     with pytest.raises(InvalidInputError, match="pairs_per_anchor=0 must be"):
         ShardConfig(pairs_per_anchor=0)

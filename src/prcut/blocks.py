@@ -62,8 +62,8 @@ class BlockConfig:
     block_rows : int
         Core rows of a block in the mean; none has more than twice as many.
     halo : int
-        Cells a row is a candidate in, its own included. Work and disk grow with it; 4 of 20 cells
-        found .98 of the 15 nearest neighbours of MNIST, 8 of 100 cells the same.
+        Cells a row is a candidate in, its own included. Work and disk grow with it, and so does the
+        share of the true neighbours that are found: more cells need more.
     anchors : float in (0, 1], optional
         Share of the core rows that look for neighbours (all rows are found). By default all up to
         a million rows; beyond, a million or a tenth, whichever is more.
@@ -470,20 +470,15 @@ class Blocks:
     """
 
     def __init__(self, folder: Folder) -> None:
-        manifest = folder.read_json("manifest.json")
+        manifest = folder.read_manifest(_FORMAT, "build_blocks")
         try:
-            if manifest["plan"]["format"] > _FORMAT:
-                raise InvalidInputError(
-                    f"{folder.path} has format {manifest['plan']['format']}, this version reads up "
-                    f"to {_FORMAT}; it was written by prcut {manifest['prcut']}. Upgrade prcut."
-                )
+            plan = manifest["plan"]
             self.key = str(manifest["key"])
-            self.n_samples = int(manifest["plan"]["n_samples"])
-            self.n_features = int(manifest["plan"]["n_features"])
-            self.dtype = str(manifest["plan"]["dtype"])
-            self.metric: Metric = manifest["plan"]["config"]["metric"]
+            self.n_samples, self.n_features = int(plan["n_samples"]), int(plan["n_features"])
+            self.dtype = str(plan["dtype"])
+            self.metric: Metric = plan["config"]["metric"]
             self.records: list[dict[str, Any]] = list(manifest["blocks"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"{folder.path}/manifest.json lacks {error}.") from error
         self.folder = folder
 
@@ -501,12 +496,7 @@ class Blocks:
 
 def open_blocks(path: str | Path) -> Blocks:
     """The blocks that :func:`build_blocks` has built in ``path``."""
-    folder = Folder(path)
-    if not folder.exists("manifest.json"):
-        raise InvalidInputError(
-            f"{path} holds no finished blocks (no manifest.json); run build_blocks on it first."
-        )
-    return Blocks(folder)
+    return Blocks(Folder(path))
 
 
 # -- progress --------------------------------------------------------------------------------

@@ -359,7 +359,7 @@ def _search_lists(
         index.add(chunk)
     distances = np.empty((len(queries), n_neighbors), np.float32)
     indices = np.empty((len(queries), n_neighbors), np.int64)
-    # rows of one list read nearly the same lists, which then stay in the cache: 15 to 40 % faster
+    # rows of one list read nearly the same lists, which then stay in the cache
     order = np.argsort(_home_lists(index, vectors.n_samples)[queries], kind="stable")
     for start in range(0, len(order), _QUERY_CHUNK):
         part = order[start : start + _QUERY_CHUNK]

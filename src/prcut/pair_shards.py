@@ -158,12 +158,7 @@ def write_pair_shards(
 
 def open_pair_shards(path: str | Path) -> PairShards:
     """The shards that :func:`write_pair_shards` has written in ``path``."""
-    folder = Folder(path)
-    if not folder.exists("manifest.json"):
-        raise InvalidInputError(
-            f"{path} holds no finished pair shards (no manifest.json); run write_pair_shards first."
-        )
-    return PairShards(folder)
+    return PairShards(Folder(path))
 
 
 def _count_shards(blocks: Blocks, n_pairs: int) -> int:
@@ -213,16 +208,11 @@ class PairShards:
     """Pairs on disk, streamed batch by batch."""
 
     def __init__(self, folder: Folder) -> None:
-        manifest = folder.read_json("manifest.json")
+        manifest = folder.read_manifest(_FORMAT, "write_pair_shards")
         try:
-            if manifest["plan"]["format"] > _FORMAT:
-                raise InvalidInputError(
-                    f"{folder.path} has format {manifest['plan']['format']}, this version reads up "
-                    f"to {_FORMAT}; upgrade prcut."
-                )
             self.sizes = np.asarray(manifest["shards"], np.int64)
             self._mean_weight = float(manifest["weight"]) / max(1, self.n_pairs)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"{folder.path}/manifest.json lacks {error}.") from error
         self.folder = folder
 

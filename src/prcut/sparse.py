@@ -38,8 +38,10 @@ def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor) -> Tensor:
 
 def entry_rows(weight: Tensor) -> Tensor:
     """Row of every stored entry, shape (nnz,)."""
-    rows = torch.arange(weight.shape[0], device=weight.device)
-    return rows.repeat_interleave(weight.crow_indices().diff(), output_size=weight.values().numel())
+    # not repeat_interleave: on a busy machine it takes milliseconds for the smallest graph
+    n_entries = weight.values().numel()
+    starts = torch.bincount(weight.crow_indices()[1:-1], minlength=n_entries + 1)
+    return starts[:n_entries].cumsum(0)
 
 
 def degrees(weight: Tensor) -> Tensor:

@@ -242,6 +242,25 @@ class Folder:
                 "folder, or remove this one."
             )
 
+    def read_manifest(self, newest_format: int, maker: str) -> dict[str, Any]:
+        """What ``maker`` wrote last, refused where it is absent, broken or of a later format."""
+        if not self.exists("manifest.json"):
+            raise InvalidInputError(
+                f"{self.path} holds no finished result (no manifest.json); run {maker} on it first."
+            )
+        manifest = self.read_json("manifest.json")
+        try:
+            found = int(manifest["plan"]["format"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"{self.path}/manifest.json lacks {error}.") from error
+        if found > newest_format:
+            raise InvalidInputError(
+                f"{self.path} has format {found}, this version reads up to {newest_format}; "
+                "upgrade prcut."
+            )
+        assert isinstance(manifest, dict)  # noqa: S101
+        return manifest
+
     def clear_unfinished(self) -> None:
         """Remove what a killed writer left behind. Only when nobody else writes here."""
         from pyarrow import fs
