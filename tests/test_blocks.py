@@ -46,6 +46,7 @@ def test_every_row_is_core_once_with_its_features(tmp_path: Path, metric: str) -
     config = BlockConfig(n_neighbors=5, block_rows=300, halo=3, metric=metric)  # type: ignore[arg-type]
     blocks = build_blocks(rows, tmp_path, config)
     assert len(blocks) >= 7
+    assert repr(blocks).startswith("Blocks(n_samples=2000, n_features=6, n_blocks=")
     core = np.concatenate([block.rows[: block.n_core] for block in blocks])
     assert sorted(core.tolist()) == list(range(2000))
     for block in blocks:
@@ -206,8 +207,12 @@ def test_progress_counts_all_rows(tmp_path: Path) -> None:
 
 
 def test_wrong_input_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="data has no rows"):
-        build_blocks(np.zeros((0, 3), np.float32), tmp_path)
+    for shape in ((0, 3), (3, 0)):
+        with pytest.raises(InvalidInputError, match="expected at least one of each"):
+            build_blocks(np.zeros(shape, np.float32), tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInputError, match="is a file, expected a folder or a new name"):
+        build_blocks(mixture(50), tmp_path / "file")
     with pytest.raises(InvalidInputError, match=r"holds no finished result .* run build_blocks"):
         open_blocks(tmp_path / "absent")
     assert not (tmp_path / "absent").exists()

@@ -77,6 +77,14 @@ def test_wrong_labels_are_refused(
 def test_wrong_graph_node_weight_and_reduction_are_refused() -> None:
     labels = torch.zeros(3, dtype=torch.int64)
     weight = reference.random_graph(3).weight
+    with pytest.raises(
+        ValueError, match=r"weight is of type SimilarityGraph, .* pass graph\.weight"
+    ):
+        ratio_cut(reference.random_graph(3), labels)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"labels is of type ndarray, .* torch\.as_tensor\(labels\)"
+    ):
+        ratio_cut(weight, labels.numpy())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"layout torch.strided, expected torch.sparse_csr"):
         ratio_cut(weight.to_dense(), labels)
     with pytest.raises(ValueError, match=r"node_weight has shape \(2,\), expected"):

@@ -110,6 +110,7 @@ def test_to_device_keeps_the_graph() -> None:
         (np.array([[0, 1], [0, 0.0]]), "not symmetric"),
         (np.array([[0, -1], [-1, 0.0]]), "contain -1, expected values >= 0"),
         (np.array([[0, np.nan], [np.nan, 0]]), "contain NaN or infinity"),
+        ("text", "the similarity matrix of type str is not a matrix"),
         (np.array([[0, 1j], [1j, 0]]), "dtype complex128, expected real numbers"),
     ],
 )

@@ -159,6 +159,8 @@ def test_wrong_data_are_refused(tmp_path: Path) -> None:
         open_source(np.zeros(3))
     with pytest.raises(InvalidInputError, match="dtype int64"):
         open_source(np.zeros((3, 2), np.int64))
+    with pytest.raises(InvalidInputError, match="nosuch://x is not a URI that pyarrow knows"):
+        open_source("nosuch://x")
     with pytest.raises(InvalidInputError, match="does not exist"):
         open_source(tmp_path / "absent")
     with pytest.raises(InvalidInputError, match=r"holds no \.parquet file"):

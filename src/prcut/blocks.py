@@ -166,8 +166,11 @@ def build_blocks(
     """
     config = config or BlockConfig()
     source = open_source(data, column=column, id_column=id_column, filesystem=filesystem)
-    if source.n_samples == 0:
-        raise InvalidInputError("data has no rows.")
+    if source.n_samples == 0 or source.n_features == 0:
+        raise InvalidInputError(
+            f"data has n_samples={source.n_samples} rows and n_features={source.n_features} "
+            "columns, expected at least one of each."
+        )
     plan = _Plan(
         config=config,
         n_samples=source.n_samples,
@@ -481,6 +484,12 @@ class Blocks:
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"{folder.path}/manifest.json lacks {error}.") from error
         self.folder = folder
+
+    def __repr__(self) -> str:
+        return (
+            f"Blocks(n_samples={self.n_samples}, n_features={self.n_features}, "
+            f"n_blocks={len(self)}, path={self.folder.path!r})"
+        )
 
     def __len__(self) -> int:
         return len(self.records)

@@ -71,7 +71,12 @@ class SimilarityGraph:
         """
         from scipy.sparse import csr_array
 
-        matrix = csr_array(matrix)
+        try:
+            matrix = csr_array(matrix)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the similarity matrix of type {type(matrix).__name__} is not a matrix: {error}."
+            ) from error
         _check_similarities(matrix)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float32)

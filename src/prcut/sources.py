@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from prcut.errors import InvalidInputError
+from prcut.storage import locate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,13 +117,8 @@ class ParquetSource:
     ) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
-        from pyarrow import fs
 
-        if filesystem is None:
-            if "://" in path:
-                filesystem, path = fs.FileSystem.from_uri(path)
-            else:
-                filesystem, path = fs.LocalFileSystem(), str(Path(path).absolute())
+        filesystem, path = locate(path, filesystem)
         self._filesystem = filesystem
         self._files = _parquet_files(filesystem, path)
         counts, digest = [], hashlib.sha256()

@@ -22,10 +22,25 @@ from prcut.errors import CorruptFileError, InvalidInputError
 if TYPE_CHECKING:
     from pyarrow import fs
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "locate"]
 
 _CHUNK_BYTES = 2**23
 _TEMPORARY = ".tmp"
+
+
+def locate(path: str | Path, filesystem: fs.FileSystem | None = None) -> tuple[fs.FileSystem, str]:
+    """The filesystem of a path or URI, and the path on it."""
+    from pyarrow import ArrowInvalid, fs
+
+    if filesystem is not None:
+        return filesystem, str(path)
+    if "://" not in str(path):
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    try:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(str(path))
+    except ArrowInvalid as error:
+        raise InvalidInputError(f"{path} is not a URI that pyarrow knows: {error}.") from error
+    return found
 
 
 class Folder:
@@ -42,14 +57,8 @@ class Folder:
     def __init__(self, path: str | Path, filesystem: fs.FileSystem | None = None) -> None:
         from pyarrow import fs
 
-        if filesystem is None:
-            if "://" in str(path):
-                filesystem, path = fs.FileSystem.from_uri(str(path))
-            else:
-                filesystem, path = fs.LocalFileSystem(), Path(path).absolute()
-        self.filesystem = filesystem
-        self.path = str(path)
-        self._is_local = isinstance(filesystem, fs.LocalFileSystem)
+        self.filesystem, self.path = locate(path, filesystem)
+        self._is_local = isinstance(self.filesystem, fs.LocalFileSystem)
 
     def __repr__(self) -> str:
         return f"Folder({self.path!r})"
@@ -231,6 +240,8 @@ class Folder:
 
     def start(self, plan: Mapping[str, Any]) -> None:
         """Begin or resume what ``plan`` describes; refuse a folder that holds something else."""
+        if self.filesystem.get_file_info(self.path).is_file:
+            raise InvalidInputError(f"{self.path} is a file, expected a folder or a new name.")
         self.clear_unfinished()
         plan = json.loads(json.dumps(plan))
         if not self.exists("plan.json"):

@@ -24,8 +24,17 @@ def check_positive_int(name: str, value: int) -> int:
     return int(value)
 
 
+def _check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        mend = "pass graph.weight" if name == "weight" else f"use torch.as_tensor({name})"
+        raise InvalidInputError(
+            f"{name} is of type {type(value).__name__}, expected a torch tensor; {mend}."
+        )
+
+
 def check_graph_weight(weight: Tensor) -> int:
     """Return ``n_samples`` of a square CSR tensor of similarities."""
+    _check_tensor("weight", weight)
     if weight.layout != torch.sparse_csr:
         raise InvalidInputError(
             f"weight has layout {weight.layout}, expected torch.sparse_csr; "
@@ -40,6 +49,7 @@ def check_graph_weight(weight: Tensor) -> int:
 
 def check_labels(labels: Tensor, n_samples: int, n_clusters: int | None = None) -> int:
     """Return ``n_clusters`` of a labelling: one integer in ``[0, n_clusters)`` per row."""
+    _check_tensor("labels", labels)
     if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise InvalidInputError(
             f"labels have dtype {labels.dtype}, expected integers; use labels.long()."
@@ -63,6 +73,7 @@ def check_labels(labels: Tensor, n_samples: int, n_clusters: int | None = None) 
 
 def check_probs(probs: Tensor, n_samples: int) -> None:
     """Refuse ``probs`` that are not a floating (n_samples, n_clusters) table."""
+    _check_tensor("probs", probs)
     if not probs.is_floating_point():
         raise InvalidInputError(f"probs have dtype {probs.dtype}, expected a floating dtype.")
     if probs.ndim != 2 or probs.shape[0] != n_samples:
@@ -74,6 +85,7 @@ def check_probs(probs: Tensor, n_samples: int) -> None:
 
 def check_node_weight(node_weight: Tensor, n_samples: int) -> None:
     """Refuse node weights that are not one finite value >= 0 per row."""
+    _check_tensor("node_weight", node_weight)
     if node_weight.shape != (n_samples,):
         raise InvalidInputError(
             f"node_weight has shape {tuple(node_weight.shape)}, "
