@@ -58,8 +58,9 @@ def write_parquet(folder: Path, rows: int, dim: int) -> None:
 
 def work(data: str, folder: str, block_rows: int) -> None:
     """What is measured: the whole way, in this process."""
-    from prcut.blocks import BlockConfig, Progress, build_blocks
+    from prcut.blocks import BlockConfig, build_blocks
     from prcut.pair_shards import ShardConfig, write_pair_shards
+    from prcut.progress import Progress
 
     shown = time.monotonic()
 

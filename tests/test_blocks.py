@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from prcut import blocks as blocks_module
-from prcut.blocks import BlockConfig, Progress, _layout, build_blocks, open_blocks
+from prcut.blocks import BlockConfig, _layout, build_blocks, open_blocks
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.neighbors import find_neighbors
+from prcut.progress import Progress
 
 CONFIG = BlockConfig(n_neighbors=5, block_rows=300, halo=3)
 

@@ -36,7 +36,9 @@ LAYERS = {
     "neighbors": 2,
     "similarity": 2,
     "pairs": 2,
+    "progress": 2,
     "storage": 2,
+    "cells": 2,
     "sources": 2,
     "exchange": 2,
     "blocks": 2,
@@ -57,7 +59,7 @@ def imports(tree: ast.AST) -> set[str]:
         else:
             continue
         found |= {name.split(".")[1] for name in names if name.startswith("prcut.")}
-    return found - {"__version__"}
+    return found
 
 
 def upward_imports(module: str, source: str) -> list[str]:

@@ -115,7 +115,9 @@ def test_two_list_columns_must_be_named(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(InvalidInputError, match=r"has 2 columns of float lists \(a, b\); name one"):
         open_source(tmp_path / "t.parquet")
-    assert open_source(tmp_path / "t.parquet", column="b").n_features == 5
+    one, other = (open_source(tmp_path / "t.parquet", column=name) for name in "ab")
+    assert other.n_features == 5
+    assert one.fingerprint != other.fingerprint
     with pytest.raises(InvalidInputError, match=r"no column 'c'; it has a, b, n"):
         open_source(tmp_path / "t.parquet", column="c")
     with pytest.raises(InvalidInputError, match=r"column 'n' of .* is int64, expected lists"):

@@ -60,8 +60,11 @@ def test_a_write_that_dies_leaves_nothing_to_see(tmp_path: Path) -> None:
     assert folder.read_array("a.npy").tolist() == [0, 0, 0]  # the old one is still whole
     leftovers = [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert len(leftovers) == 1
+    for name in ("mine.tmp", ".mine.tmp", ".x.prcut-tmp"):
+        (tmp_path / name).touch()
     folder.clear_unfinished()
     assert not leftovers[0].exists()
+    assert len(list(tmp_path.iterdir())) == 4  # other people's files stay
 
 
 def test_record_is_written_after_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,27 +19,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from prcut.cells import nearest_cells, train_centroids
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import bucket_counts, gather, is_scattered, scatter
 from prcut.graph import SimilarityGraph
 from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
+from prcut.progress import Progress, Reporter
 from prcut.similarity import Similarity, edge_similarity
 from prcut.sources import Source, open_source
 from prcut.storage import Folder
 from prcut.validation import check_positive_int
 
-__all__ = ["Block", "BlockConfig", "Blocks", "Progress", "Reporter", "build_blocks", "open_blocks"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Block", "BlockConfig", "Blocks", "build_blocks", "open_blocks"]
 
 _FORMAT = 1
 # bytes of features read at a time; they are held ``halo`` times while they are sorted by cell
@@ -47,8 +46,6 @@ _PIECE_BYTES = 2**24
 # rows to train centroids on, and the pieces they are drawn from: at 10⁹ rows not all are read
 _TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
 _TRAIN_PIECES = 256
-# a cell this much above the mean is split
-_OVERSIZE = 2.0
 
 
 @dataclass(frozen=True)
@@ -80,22 +77,16 @@ class BlockConfig:
     recall: float = 0.98
     seed: int = 0
 
+    @property
+    def max_core_rows(self) -> int:
+        """Core rows of the largest block there may be; with its halo, ``halo`` times as many."""
+        return 2 * self.block_rows
+
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "block_rows", "halo"):
             check_positive_int(name, getattr(self, name))
         if self.anchors is not None and not 0 < self.anchors <= 1:
             raise InvalidInputError(f"anchors={self.anchors} must be in (0, 1].")
-
-
-class Progress(NamedTuple):
-    """How far a stage is."""
-
-    stage: str
-    done: int
-    total: int
-    """Rows."""
-    rows_per_second: float
-    seconds_left: float
 
 
 class _Plan(NamedTuple):
@@ -205,11 +196,9 @@ def build_blocks(
     found = sum(record["n_core"] for record in records)
     if found != plan.n_samples:
         raise CorruptFileError(f"{folder} holds {found} core rows of {plan.n_samples}.")
-    from prcut import __version__
-
     folder.write_json(
         "manifest.json",
-        {"key": plan.key, "plan": plan.to_json(), "prcut": __version__, "blocks": records},
+        {"key": plan.key, "plan": plan.to_json(), "prcut": version("prcut"), "blocks": records},
     )
     exchange.delete()
     return open_blocks(path)
@@ -230,8 +219,9 @@ def _centroids(folder: Folder, source: Source, plan: _Plan) -> np.ndarray:
     if not folder.is_sealed("centroids.json", plan.key):
         n_cells = -(-plan.n_samples // plan.config.block_rows)
         n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
-        sample = _cell_view(_sample(source, plan, n_train), plan.config.metric)
-        centroids = _split_large(_kmeans(sample, n_cells, plan.config.seed), sample, plan)
+        sample = _sample(source, plan, n_train)
+        limit = plan.config.max_core_rows * len(sample) / plan.n_samples
+        centroids = train_centroids(sample, n_cells, limit, plan.config.metric, plan.config.seed)
         folder.seal("centroids.json", {"centroids.npy": centroids}, {"key": plan.key})
     return folder.read_array("centroids.npy")
 
@@ -249,53 +239,6 @@ def _sample(source: Source, plan: _Plan, n_rows: int) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def _cell_view(rows: np.ndarray, metric: Metric) -> np.ndarray:
-    """Rows as cells see them: directions for the metrics that compare angles."""
-    rows = rows.astype(np.float32)
-    if metric != "euclidean":
-        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return rows
-
-
-def _kmeans(rows: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
-    import faiss
-
-    centroids: np.ndarray
-    if n_cells == 1:
-        centroids = rows.mean(0, keepdims=True)
-        return centroids
-    kmeans = faiss.Kmeans(rows.shape[1], n_cells, niter=10, seed=seed, min_points_per_centroid=1)
-    kmeans.train(rows)
-    centroids = np.asarray(kmeans.centroids)
-    return centroids
-
-
-def _nearest(centroids: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
-    import faiss
-
-    index = faiss.IndexFlatL2(centroids.shape[1])
-    index.add(centroids)
-    cells: np.ndarray = index.search(np.ascontiguousarray(rows), count)[1]
-    return cells
-
-
-def _split_large(centroids: np.ndarray, sample: np.ndarray, plan: _Plan) -> np.ndarray:
-    """Centroids with those of cells that hold too many rows, as the sample tells, split."""
-    for _ in range(5):
-        cell = _nearest(centroids, sample, 1)[:, 0]
-        rows = np.bincount(cell, minlength=len(centroids)) * (plan.n_samples / len(sample))
-        large = np.flatnonzero(rows > _OVERSIZE * plan.config.block_rows)
-        if not len(large):
-            break
-        pieces = [np.delete(centroids, large, axis=0)]
-        for number in large:
-            members = sample[cell == number]
-            n_parts = -(-int(rows[number]) // plan.config.block_rows)
-            pieces.append(_kmeans(members, min(n_parts, len(members)), plan.config.seed))
-        centroids = np.concatenate(pieces)
-    return centroids
-
-
 def _scatter_piece(
     exchange: Folder, source: Source, plan: _Plan, centroids: np.ndarray, piece: int
 ) -> None:
@@ -307,7 +250,7 @@ def _scatter_piece(
         columns["ids"] = _plain_ids(ids)
     halo = plan.config.halo
     n_nearest = min(halo, len(centroids))
-    cells = _nearest(centroids, _cell_view(features, plan.config.metric), n_nearest)
+    cells = nearest_cells(centroids, features, n_nearest, plan.config.metric)
     bucket = halo * cells + np.arange(n_nearest)
     copies = np.repeat(np.arange(stop - start), n_nearest)
     scatter(exchange, piece, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
@@ -334,7 +277,7 @@ def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Share]]:
     into several blocks: that is left to cells k-means could not split, such as thousands of copies
     of one row. Of a centroid near everything the nearest ranks of the halo are kept.
     """
-    limit = int(_OVERSIZE * config.block_rows)
+    limit = config.max_core_rows
     layout = []
     for cell, ranks in enumerate(count.reshape(-1, config.halo)):
         n_parts = -(-int(ranks[0]) // limit)
@@ -506,25 +449,3 @@ class Blocks:
 def open_blocks(path: str | Path) -> Blocks:
     """The blocks that :func:`build_blocks` has built in ``path``."""
     return Blocks(Folder(path))
-
-
-# -- progress --------------------------------------------------------------------------------
-
-
-class Reporter:
-    """Counts what is done and tells how fast it goes."""
-
-    def __init__(
-        self, stage: str, total: int, on_progress: Callable[[Progress], None] | None
-    ) -> None:
-        self._stage, self._total, self._on_progress = stage, total, on_progress
-        self._done, self._start = 0, time.monotonic()
-
-    def advance(self, n_rows: int) -> None:
-        """Say that so many more are done."""
-        self._done += n_rows
-        speed = self._done / max(time.monotonic() - self._start, 1e-9)
-        left = (self._total - self._done) / max(speed, 1e-9)
-        _log.debug("%s: %d of %d rows", self._stage, self._done, self._total)
-        if self._on_progress is not None:
-            self._on_progress(Progress(self._stage, self._done, self._total, speed, left))

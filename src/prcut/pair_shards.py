@@ -28,10 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prcut.blocks import Block, Blocks, Progress, Reporter
+from prcut.blocks import Block, Blocks
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import gather, is_scattered, scatter
 from prcut.pairs import WalkPairs, stream_generator
+from prcut.progress import Progress, Reporter
 from prcut.similarity import Similarity
 from prcut.storage import Folder
 from prcut.validation import check_positive_int
@@ -111,7 +112,7 @@ def write_pair_shards(
         A folder of its own, local or a URI of any pyarrow filesystem.
     config : ShardConfig, optional
     on_progress : callable, optional
-        Called with a :class:`prcut.blocks.Progress` (in pairs) after every block and shard.
+        Called with a :class:`prcut.progress.Progress` (in pairs) after every block and shard.
     """
     config = config or ShardConfig()
     folder = Folder(path)

@@ -139,6 +139,7 @@ class ParquetSource:
         self.id_column = id_column
         is_half = pa.types.is_float16(schema.field(self.column).type.value_type)
         self.dtype = _stored_dtype(np.float16 if is_half else np.float32)
+        digest.update(f"{self.column} {self.id_column}".encode())
         self.fingerprint = digest.hexdigest()
         self._stream: dict[str, _Stream] = {}
         self.n_features = 0

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Folder", "locate"]
 
 _CHUNK_BYTES = 2**23
-_TEMPORARY = ".tmp"
+# a file being written: .name.pid.prcut-tmp, which nobody else's files are called
+_TEMPORARY = "prcut-tmp"
+_UNFINISHED = re.compile(rf"\..+\.\d+\.{_TEMPORARY}")
 
 
 def locate(path: str | Path, filesystem: fs.FileSystem | None = None) -> tuple[fs.FileSystem, str]:
@@ -91,7 +94,7 @@ class Folder:
         # on an object store a stream shows nothing before it is closed: no rename is needed
         if self._is_local:
             self.filesystem.create_dir(self.path, recursive=True)
-        written = f"{self.path}/.{name}.{os.getpid()}{_TEMPORARY}" if self._is_local else final
+        written = f"{self.path}/.{name}.{os.getpid()}.{_TEMPORARY}" if self._is_local else final
         with self.filesystem.open_output_stream(written) as stream:
             for piece in pieces:
                 stream.write(piece)
@@ -236,7 +239,7 @@ class Folder:
 
         found = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         names = (info.base_name for info in found if info.is_file)
-        return sorted(name for name in names if not name.endswith(_TEMPORARY))
+        return sorted(name for name in names if not _UNFINISHED.fullmatch(name))
 
     def start(self, plan: Mapping[str, Any]) -> None:
         """Begin or resume what ``plan`` describes; refuse a folder that holds something else."""
@@ -278,7 +281,7 @@ class Folder:
 
         everything = fs.FileSelector(self.path, allow_not_found=True, recursive=True)
         for info in self.filesystem.get_file_info(everything):
-            if info.is_file and info.base_name.endswith(_TEMPORARY):
+            if info.is_file and _UNFINISHED.fullmatch(info.base_name):
                 self.filesystem.delete_file(info.path)
 
     def delete(self) -> None:
