@@ -111,9 +111,11 @@ def tree(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
+            digest = hashlib.sha256()
             with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[str(path.relative_to(folder))] = digest
+                while chunk := file.read(2**23):
+                    digest.update(chunk)
+            found[str(path.relative_to(folder))] = digest.hexdigest()
     return found
 
 
