@@ -13,7 +13,7 @@ rows as anchors:
 Exits with 1 when any of it falls short.
 
     python benchmarks/out_of_core.py --rows 5000000 --dim 64   # tens of minutes, 25 GB of disk
-    python benchmarks/out_of_core.py --quick                   # 300,000 rows, blocks of 20,000
+    python benchmarks/out_of_core.py --quick                   # 400,000 rows, blocks of 20,000
 """
 
 import argparse
@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    rows, block_rows = (300_000, 20_000) if options.quick else (options.rows, 100_000)
+    rows, block_rows = (400_000, 20_000) if options.quick else (options.rows, 100_000)
     folder = Path(tempfile.mkdtemp(prefix="prcut-", dir=options.folder))
     try:
         return measure(folder, rows, options.dim, block_rows)
