@@ -5,7 +5,7 @@ fresh assigner's, a half-trained one's, its hard labels) it prints the exact exp
 relative difference from four times the quadrature nodes, its time over (nodes × one product W @ P)
 measured in turns, and the surrogate. Exits with 1 when an error exceeds 1e-8 or a cost 1.3.
 
-    python benchmarks/exact_expectation.py           # 60,000 rows, about 4 minutes on 2 cores
+    python benchmarks/exact_expectation.py           # 60,000 rows, 2 to 4 minutes on 2 cores
     python benchmarks/exact_expectation.py --quick   # 20,000 rows
 """
 

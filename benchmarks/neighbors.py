@@ -7,7 +7,7 @@ automatic n_probe reaches on queries it did not see, three seeds. Blocks: recall
 cells with the default halo. Exits with 1 when the time exceeds 1.10, a recall its target (.98;
 blocks .97), or the blocks' work .25 of the exact search's.
 
-    PRCUT_DATA=... python benchmarks/neighbors.py           # about 20 minutes on 2 cores
+    PRCUT_DATA=... python benchmarks/neighbors.py           # about 10 minutes on 2 cores
     PRCUT_DATA=... python benchmarks/neighbors.py --quick   # Fashion-MNIST@15 and 50,000 × 64
 """
 

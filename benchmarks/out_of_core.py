@@ -12,7 +12,7 @@ rows as anchors:
 
 Exits with 1 when any of it falls short.
 
-    python benchmarks/out_of_core.py --rows 5000000 --dim 64   # tens of minutes, 25 GB of disk
+    python benchmarks/out_of_core.py --rows 5000000 --dim 64   # about 10 minutes, 25 GB of disk
     python benchmarks/out_of_core.py --quick                   # 400,000 rows, blocks of 20,000
 """
 
