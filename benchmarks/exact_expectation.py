@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from _data import fashion_mnist
+from _verdict import verdict
 from prcut import (
     Assigner,
     RunningClusterMass,
@@ -132,12 +133,7 @@ def main() -> int:
     print(f"\nratio cut of the hard labels, counted edge by edge: {cut:.6f}")
     if abs(exact / cut - 1) > MAX_ERROR:
         short.append(f"hard: expectation {exact} is not the ratio cut {cut}")
-    print(
-        "\n".join(["short:", *short])
-        if short
-        else f"holds: error <= {MAX_ERROR}, cost <= {MAX_COST} × {N_NODES} products"
-    )
-    return 1 if short else 0
+    return verdict(short, f"error <= {MAX_ERROR}, cost <= {MAX_COST} × {N_NODES} products")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import faiss
 import numpy as np
 
 from _data import fashion_mnist, mnist
+from _verdict import verdict
 from prcut import neighbors as library
 from prcut.blocks import BlockConfig, build_blocks
 from prcut.neighbors import Neighbors, find_neighbors
@@ -210,13 +211,11 @@ def main() -> int:
     for name, features in sets.items():
         short += in_blocks(name, features, n_checked / len(features))
 
-    print(
-        "\n" + "\n".join(["short:", *short])
-        if short
-        else f"\nholds: recall >= {RECALL}, time <= {MAX_TIME} × bare FAISS, blocks' recall@15 >= "
-        f"{BLOCK_RECALL} with work <= {MAX_BLOCK_WORK}"
+    return verdict(
+        short,
+        f"recall >= {RECALL}, time <= {MAX_TIME} × bare FAISS, blocks' recall@15 >= "
+        f"{BLOCK_RECALL} with work <= {MAX_BLOCK_WORK}",
     )
-    return 1 if short else 0
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from _verdict import verdict
+
 MAX_RATIO = 1.3
 N_KILLS = 3
 FILE_ROWS = 250_000
@@ -216,8 +218,7 @@ def measure(folder: Path, rows: int, dim: int, block_rows: int) -> int:
     if before != after:
         short.append("a run on finished results changed files")
     print(f"one more run: {time.perf_counter() - began:.1f} s, {len(before)} paths untouched")
-    print("\n".join(["short:", *short]) if short else "holds")
-    return 1 if short else 0
+    return verdict(short, f"memory and time per row <= {MAX_RATIO} ×, the same bytes after kills")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from _verdict import verdict
 from prcut import (
     Assigner,
     RunningClusterMass,
@@ -309,13 +310,11 @@ def main() -> int:
     quick = parser.parse_args().quick
     short = gradient_noise(400 if quick else 2_000)
     short += streaming_against_random_reads(rounds=1 if quick else 5)
-    print(
-        "\n".join(["\nshort:", *short])
-        if short
-        else f"\nholds: mean errors <= {MAX_MEAN_ERROR}, edge <= {MAX_EDGE_VARIANCE} × uniform, "
-        f"streaming >= {MIN_STREAM} × random reads"
+    return verdict(
+        short,
+        f"mean errors <= {MAX_MEAN_ERROR}, edge <= {MAX_EDGE_VARIANCE} × uniform, "
+        f"streaming >= {MIN_STREAM} × random reads",
     )
-    return 1 if short else 0
 
 
 if __name__ == "__main__":
