@@ -189,6 +189,15 @@ def test_rerun_changes_nothing_and_repairs(blocks: Blocks, tmp_path: Path) -> No
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_few_pairs_stream_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_shards, "_SHARD_BYTES", (2**24, 2**30))
+    blocks = build_blocks(ROWS[:60], tmp_path / "blocks", BlockConfig(n_neighbors=4))
+    shards = write_pair_shards(blocks, tmp_path / "pairs")
+    batches = first_batches(shards, 20)
+    assert shards.n_pairs == 240
+    assert all(batch.features.shape == (64, 4) for batch in batches)
+
+
 def test_wrong_input_is_refused(blocks: Blocks, tmp_path: Path) -> None:
     shards = write_pair_shards(blocks, tmp_path / "shards")
     for options, message in (

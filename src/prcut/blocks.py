@@ -116,7 +116,9 @@ class _Plan(NamedTuple):
         return ["rows", "features", *(["ids"] if self.has_ids else [])]
 
     def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "config": asdict(self.config), "format": _FORMAT}
+        # piece_rows: a resumed run must cut the rows where the first one did
+        own = {"config": asdict(self.config), "format": _FORMAT, "piece_rows": self.piece_rows}
+        return {**self._asdict(), **own}
 
     def piece(self, piece: int) -> tuple[int, int]:
         return piece * self.piece_rows, min((piece + 1) * self.piece_rows, self.n_samples)

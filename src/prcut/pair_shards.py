@@ -41,8 +41,10 @@ __all__ = ["FeatureBatch", "PairShards", "ShardConfig", "open_pair_shards", "wri
 
 _FORMAT = 1
 _COLUMNS = ("features", "weight", "node_weight", "rows")
-# at least so many shards, of at least and at most so many bytes where there is a choice
-_MIN_SHARDS = 64
+# enough for the streams of a training run, even where they are small
+_MIN_SHARDS = 16
+# more while they have the first number of bytes at least, and so many that none exceeds the second
+_WANTED_SHARDS = 64
 _SHARD_BYTES = 2**24, 2**30
 # pairs read at a time
 _CHUNK_BYTES = 2**23
@@ -117,9 +119,15 @@ def write_pair_shards(
     config = config or ShardConfig()
     folder = Folder(path)
     n_pairs = [config.pairs_per_anchor * record["n_anchors"] for record in blocks.records]
-    plan = {"blocks": blocks.key, "config": asdict(config), "format": _FORMAT, "n_pairs": n_pairs}
-    key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
     n_shards = _count_shards(blocks, sum(n_pairs))
+    plan = {
+        "blocks": blocks.key,
+        "config": asdict(config),
+        "format": _FORMAT,
+        "n_pairs": n_pairs,
+        "n_shards": n_shards,
+    }
+    key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
     folder.start(plan)
     exchange = folder / "exchange"
     if folder.exists("manifest.json") and all(
@@ -165,8 +173,8 @@ def open_pair_shards(path: str | Path) -> PairShards:
 def _count_shards(blocks: Blocks, n_pairs: int) -> int:
     total = n_pairs * 2 * blocks.n_features * np.dtype(blocks.dtype).itemsize
     smallest, largest = _SHARD_BYTES
-    shard_bytes = min(max(total // _MIN_SHARDS, smallest), largest)
-    return int(max(1, -(-total // shard_bytes)))
+    shard_bytes = min(max(total // _WANTED_SHARDS, smallest), largest)
+    return int(max(_MIN_SHARDS, -(-total // shard_bytes)))
 
 
 def _draw(block: Block, number: int, n_pairs: int, config: ShardConfig) -> dict[str, np.ndarray]:
