@@ -9,16 +9,26 @@ from typing import NoReturn
 import numpy as np
 
 
-def fashion_mnist() -> np.ndarray:
-    """The 60,000 training images as float32 rows in [0, 1]; ends the script where absent."""
-    name = "train-images-idx3-ubyte.gz"
+def fashion_mnist(split: str = "train") -> np.ndarray:
+    """The images as float32 rows in [0, 1], 60,000 or 10,000; ends the script where absent."""
+    pixels = _fashion_mnist(f"{_SPLITS[split]}-images-idx3-ubyte.gz", 16)
+    return pixels.reshape(-1, 784).astype(np.float32) / 255
+
+
+def fashion_mnist_labels(split: str = "train") -> np.ndarray:
+    """The classes, for scoring only."""
+    return _fashion_mnist(f"{_SPLITS[split]}-labels-idx1-ubyte.gz", 8)
+
+
+_SPLITS = {"train": "train", "test": "t10k"}
+
+
+def _fashion_mnist(name: str, offset: int) -> np.ndarray:
     folders = [*_given("fashion-mnist"), Path("/usr/share/datasets/fashion-mnist")]
     for folder in folders:
         if (folder / name).exists():
-            pixels = np.frombuffer(
-                gzip.decompress((folder / name).read_bytes()), np.uint8, offset=16
-            )
-            return pixels.reshape(-1, 784).astype(np.float32) / 255
+            content = gzip.decompress((folder / name).read_bytes())
+            return np.frombuffer(content, np.uint8, offset=offset)
     return _absent(
         f"Fashion-MNIST ({name})", folders, "Install Debian's dataset-fashion-mnist, or set"
     )

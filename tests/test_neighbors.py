@@ -1,13 +1,15 @@
+import tracemalloc
 from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prcut import neighbors
-from prcut.neighbors import draw_anchors, find_neighbors
+from prcut.neighbors import as_rows, draw_anchors, find_neighbors
 
 METRICS = ["euclidean", "cosine", "inner_product"]
 
@@ -38,6 +40,14 @@ def mixture(n_samples: int, n_features: int = 16, seed: int = 0) -> np.ndarray:
     return rows
 
 
+def words(n_samples: int) -> np.ndarray:
+    """Rows of mostly zeros, of lengths that leave no ties."""
+    rng = np.random.default_rng(0)
+    drawn = rng.random((n_samples, 60), dtype=np.float32)
+    rows: np.ndarray = np.where(rng.random(drawn.shape) < 0.2, drawn, 0).astype(np.float32)
+    return rows
+
+
 def measured_recall(features: np.ndarray, found: neighbors.Neighbors, n_queries: int) -> float:
     """Share of the true neighbours found, on queries that the tuning did not choose."""
     some = np.random.default_rng(999).choice(len(found.rows), n_queries, replace=False)
@@ -64,11 +74,18 @@ def lists_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     n_neighbors=st.integers(1, 39),
     metric=st.sampled_from(METRICS),
     coarse=st.booleans(),
+    sparse=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_nearest_others_by_brute_force(
-    n_samples: int, n_features: int, n_neighbors: int, metric: str, coarse: bool, seed: int
+    n_samples: int,
+    n_features: int,
+    n_neighbors: int,
+    metric: str,
+    coarse: bool,
+    sparse: bool,
+    seed: int,
 ) -> None:
     """Coarse values bring duplicates, ties and rows of zeros, where own numbers hide."""
     rng = np.random.default_rng(seed)
@@ -76,7 +93,8 @@ def test_the_nearest_others_by_brute_force(
     features = rng.normal(size=(n_samples, n_features)).astype(np.float32)
     if coarse:
         features = np.round(features)
-    found = find_neighbors(features, n_neighbors, metric=metric)  # type: ignore[arg-type]
+    given_as = scipy.sparse.csr_array(features) if sparse else features
+    found = find_neighbors(given_as, n_neighbors, metric=metric)  # type: ignore[arg-type]
     assert found.indices.shape == found.distances.shape == (n_samples, n_neighbors)
     for row, near in enumerate(found.indices):
         assert row not in near
@@ -88,8 +106,11 @@ def test_the_nearest_others_by_brute_force(
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_small_chunks_change_nothing(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    features = mixture(60)
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_small_chunks_change_nothing(
+    metric: str, form: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = form(mixture(60))
     whole = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
     monkeypatch.setattr(neighbors, "_CHUNK_NUMBERS", 16 * 5)  # fewer rows than neighbours
     monkeypatch.setattr(neighbors, "_EXACT_QUERIES", 32)
@@ -98,8 +119,9 @@ def test_small_chunks_change_nothing(metric: str, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(parts.distances, whole.distances, rtol=1e-5)
 
 
-def test_duplicates_are_neighbors_at_exactly_zero_and_never_the_row_itself() -> None:
-    features = np.repeat(mixture(20, 50) + 10, 9, axis=0)
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_duplicates_are_neighbors_at_exactly_zero_and_never_the_row_itself(form: type) -> None:
+    features = form(np.repeat(mixture(20, 50) + 10, 9, axis=0))
     found = find_neighbors(features, 8)
     assert (found.distances == 0).all()
     assert (found.indices // 9 == np.arange(180)[:, None] // 9).all()
@@ -150,12 +172,13 @@ def test_float32_is_read_in_place_and_strides_are_followed() -> None:
         np.testing.assert_array_equal(found.indices, find_neighbors(features, 5).indices)
 
 
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_far_from_zero_keep_their_distances(dtype: type) -> None:
+def test_rows_far_from_zero_keep_their_distances(dtype: type, form: type) -> None:
     """|x|² + |y|² - 2xy in float32 would see nothing but rounding here."""
     rng = np.random.default_rng(0)
     near = np.round(rng.normal(size=(400, 8)) * 64).astype(dtype)
-    found = find_neighbors(near + dtype(2**16), 5)
+    found = find_neighbors(form(near + dtype(2**16)), 5)
     np.testing.assert_allclose(found.distances, nearest_scores(near, 5, "euclidean"), rtol=1e-6)
 
 
@@ -312,6 +335,76 @@ def test_gpu_is_used_where_faiss_reports_one(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_array_equal(find_neighbors(features, 5, recall=1.0).indices, exact.indices)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_sparse_rows_are_found_as_dense_ones(metric: str, form: str, kind: str) -> None:
+    text = words(40)
+    rows = np.array([35, 3, 3])
+    sparse = getattr(scipy.sparse, f"{form}_{kind}")(text)
+    found = find_neighbors(sparse, 5, rows=rows, metric=metric)  # type: ignore[arg-type]
+    expected = find_neighbors(text, 5, rows=rows, metric=metric)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-5)
+    assert found.distances.dtype == np.float32
+    assert found.indices.dtype == np.int64
+    assert (found.recall, found.n_lists, found.metric) == (1.0, 0, metric)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float64])
+def test_counts_are_found_as_their_float32(metric: str, dtype: type) -> None:
+    counts = np.random.default_rng(0).integers(5, size=(100, 30)).astype(dtype)
+    sparse = scipy.sparse.csr_array(counts)
+    found = find_neighbors(sparse, 5, metric=metric)  # type: ignore[arg-type]
+    expected = nearest_scores(counts, 5, metric)
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_sparse_rows_are_always_searched_exactly() -> None:
+    text = scipy.sparse.csr_array(mixture(3000))
+    assert find_neighbors(text, 3, recall=0.5).n_lists == 0
+
+
+def test_entries_in_disorder_are_summed_in_a_copy() -> None:
+    data, columns = np.array([1.0, 2.0, 3.0, 0.0, 5.0]), np.array([2, 0, 2, 1, 1], np.int64)
+    pointer = np.array([0, 3, 4, 5], np.int64)
+    for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix):
+        sparse = kind((data, columns, pointer), shape=(3, 3))
+        assert as_rows(sparse).toarray().tolist() == [[2, 0, 4], [0, 0, 0], [0, 5, 0]]
+        assert find_neighbors(sparse, 2).distances.tolist() == [[20, 45], [20, 25], [25, 45]]
+        assert data.tolist() == [1, 2, 3, 0, 5]
+        assert sparse.indices.tolist() == [2, 0, 2, 1, 1]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_wide_sparse_rows_are_never_made_dense(metric: str) -> None:
+    """2.4 GB, were they dense."""
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(3000), 20), rng.integers(200_000, size=60_000)
+    text = scipy.sparse.csr_array((rng.random(60_000, np.float32), place), (3000, 200_000))
+    find_neighbors(text[:10], 3, metric=metric)  # type: ignore[arg-type] # imports
+    tracemalloc.start()
+    found = find_neighbors(text, 5, metric=metric)  # type: ignore[arg-type]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+    some = np.arange(0, 3000, 300)
+    used = np.unique(text[some].indices)  # no other column matters to the products of these rows
+    products = (text[some][:, used] @ text[:, used].T).toarray()
+    norm = np.asarray(text.power(2).sum(1))
+    if metric == "euclidean":
+        expected = -(norm[some, None] + norm - 2 * products)
+    else:
+        length = np.where(norm > 0, np.sqrt(norm), 1) if metric == "cosine" else np.ones(3000)
+        expected = products / length[some, None] / length
+    expected[np.arange(len(some)), some] = -np.inf
+    best = -np.sort(-expected, axis=1)[:, :5]
+    sign = -1 if metric == "euclidean" else 1
+    np.testing.assert_allclose(sign * found.distances[some], best, rtol=1e-4, atol=1e-5)
+
+
 @given(
     n_samples=st.integers(1, 300),
     fraction=st.floats(0, 1, exclude_min=True),
@@ -374,6 +467,27 @@ FEATURES = np.zeros((80, 2), np.float32)
 def test_wrong_input_is_refused(features: np.ndarray, options: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=message):
         find_neighbors(features, **options)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.where(np.eye(80, 2) > 0, np.nan, FEATURES), r"\(in float32\) in 2 of 80 rows; remove"),
+        (np.where(np.eye(80, 2) > 0, -np.inf, FEATURES), "NaN or infinity .* in 2 of 80 rows"),
+        (np.full((80, 2), 1e200), r"NaN or infinity \(in float32\) in 80 of 80 rows"),
+        (np.full((80, 2), 1e19), r"norm beyond 8.5e\+37 in 80 of 80 rows.* scale the features"),
+        (np.full((80, 2), 2**63 - 1), r"norm beyond 8.5e\+37 in 80 of 80 rows"),
+        (FEATURES.astype(complex), "features have dtype complex128, expected float16"),
+        (FEATURES[:, :0], r"features have shape \(80, 0\)"),
+        (FEATURES[:3], "n_neighbors=15 must be < n_samples=3"),
+    ],
+)
+@pytest.mark.parametrize("metric", METRICS)
+def test_wrong_sparse_input_is_refused_alike(
+    features: np.ndarray, message: str, metric: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_neighbors(scipy.sparse.csr_matrix(features), metric=metric)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("fraction", [0, -0.5, 1.5])

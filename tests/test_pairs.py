@@ -22,6 +22,7 @@ from prcut.pairs import (
     PairSampler,
     UniformPairs,
     WalkPairs,
+    _CumulatedWeight,
     _draw_distinct,
     draw_streams,
     stream_generator,
@@ -260,7 +261,8 @@ def test_64_bit_arithmetic() -> None:
     assert stats.kstest(drawn.numpy() / count, "uniform").pvalue > 1e-3
     # entries of a graph with more of them than 32 bits can number
     start = torch.full((4_000,), count)
-    entry = EdgePairs(unweighted_graph())._draw_entries(start, start + 3, seeded())
+    share = torch.rand(4_000, dtype=torch.float64, generator=seeded())
+    entry = EdgePairs(unweighted_graph())._draw_entries(start, start + 3, share)
     assert set((entry - count).tolist()) == {0, 1, 2}
     # 32-bit indices, which products prefer, do not leak into the batch
     weight = weighted_graph().weight
@@ -280,13 +282,32 @@ def test_small_weights_survive_beside_large_ones() -> None:
         matrix[i, j] = matrix[j, i] = 1e-20
     walk = WalkPairs(SimilarityGraph.from_scipy(matrix.numpy()), n_steps=2)
     rows = torch.arange(6).repeat(50)
-    assert (matrix[rows, walk._walk_on(rows, seeded())] > 0).all()
+    share = torch.rand(1, 300, dtype=torch.float64, generator=seeded())
+    assert (matrix[rows, walk._walk(rows, share)] > 0).all()
     ones = SimilarityGraph.from_scipy(
         np.float32([[0, 2**25, 0], [2**25, 0, 1], [0, 1, 0]])  # 2²⁵ + 1 is 2²⁵ in float32
     )
-    bounds = EdgePairs(ones)._bounds
-    assert bounds is not None
-    assert (bounds.diff() > 0).all()
+    cumulated = EdgePairs(ones)._cumulated
+    assert cumulated is not None
+    assert (cumulated.before.diff() > 0).all()
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 20.0])  # of the logarithm: to 10³⁰ and back
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_search_by_cells_is_the_search(spread: float, dtype: torch.dtype) -> None:
+    values = (spread * torch.randn(5_000, generator=seeded(), dtype=torch.float64)).exp().to(dtype)
+    for scale in (1.0, 1e-30):
+        cumulated = _CumulatedWeight(values * scale)
+        before = cumulated.before
+        shares = torch.rand(20_000, dtype=torch.float64, generator=seeded(1))
+        goal = torch.cat([shares * before[-1], before[:-1], before[1:].nextafter(before[:1])])
+        everywhere = torch.zeros(len(goal), dtype=torch.int64)
+        found = cumulated.find(goal, everywhere, everywhere + 5_000)
+        expected = torch.searchsorted(before, goal, right=True) - 1
+        assert torch.equal(found, expected.clamp_max(4_999))
+        # what lies outside of a range counts to its nearest end
+        found = cumulated.find(goal, everywhere + 7, everywhere + 9)
+        assert set(found.tolist()) <= {7, 8}
 
 
 def pairs_of(batch: PairBatch) -> list[tuple[float, ...]]:
@@ -326,7 +347,20 @@ def test_streams_of_a_batch_are_drawn_apart() -> None:
     }
     assert len(states) == 8**3
     batch = draw_streams(EdgePairs(reference.random_graph(50)), 64, seed=0, step=0, n_streams=4)
-    assert len({tuple(part.tolist()) for part in batch.rows.split(32)}) == 4
+    assert len({tuple(part.tolist()) for part in batch.rows.split(16)}) == 8
+
+
+@pytest.mark.parametrize(
+    "make_sampler", [*SAMPLERS.values(), lambda graph: LabelPairs(LABELS)], ids=[*SAMPLERS, "label"]
+)
+def test_a_stream_draws_what_its_generator_decides(
+    make_sampler: Callable[[SimilarityGraph], PairSampler],
+) -> None:
+    sampler = make_sampler(weighted_graph())
+    whole = draw_streams(sampler, 32, seed=1, step=2)
+    parts = [sampler.draw(4, stream_generator(1, 2, stream)) for stream in range(8)]
+    expected = [(s, t, w / 8) for part in parts for s, t, w in pairs_of(part)]
+    assert pairs_of(whole) == expected
 
 
 @samplers

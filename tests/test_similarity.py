@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from prcut.neighbors import Neighbors, find_neighbors
 from prcut.similarity import build_graph, edge_similarity
 
 KINDS = ["binary", "mean", "self_tuning", "cosine", lambda source, target: np.ones(len(source))]
+FORMS = [np.asarray, scipy.sparse.csr_array, scipy.sparse.csc_matrix]
 
 
 def normal(n_samples: int, n_features: int = 3, seed: int = 0) -> np.ndarray:
@@ -136,6 +138,34 @@ def test_callable_sees_pairs_in_batches(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_allclose(weight, closeness(features[source], features[target]), rtol=1e-3)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "inner_product"])
+@pytest.mark.parametrize("kind", ["binary", "mean", "self_tuning", "cosine", "callable"])
+@pytest.mark.parametrize("anchors", [1.0, 0.3])
+@pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+def test_sparse_features_give_the_graph_of_dense_ones(
+    kind: str, metric: str, anchors: float
+) -> None:
+    if (kind, metric) == ("self_tuning", "inner_product"):
+        pytest.skip("an inner product has no scale")
+    features = normal(80, 20) * (np.random.default_rng(1).random((80, 20)) < 0.3)
+
+    def shared(source: scipy.sparse.csr_array, target: scipy.sparse.csr_array) -> np.ndarray:
+        assert isinstance(source, scipy.sparse.csr_array)
+        return np.asarray(abs(source.multiply(target)).sum(1))
+
+    def shared_dense(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return np.asarray(abs(source * target).sum(1))
+
+    graphs = [
+        build_graph(form, 6, similarity=similar, metric=metric, anchors=anchors)  # type: ignore[arg-type]
+        for form, similar in (
+            (features, shared_dense if kind == "callable" else kind),
+            (scipy.sparse.coo_matrix(features), shared if kind == "callable" else kind),
+        )
+    ]
+    np.testing.assert_allclose(dense(graphs[1]), dense(graphs[0]), rtol=1e-4, atol=1e-5)
+
+
 def test_callable_with_two_directions_counts_the_larger() -> None:
     features = np.array([[1.0], [2.0]])
     graph = build_graph(features, 1, similarity=lambda source, target: source[:, 0])
@@ -164,7 +194,7 @@ def test_nothing_to_say_is_said_by_silence(kind: str, dtype: type, tmp_path: Pat
     assert graph.n_components == 1
 
 
-def remark(features: np.ndarray, n_neighbors: int = 10, **options: object) -> str:
+def remark(features: object, n_neighbors: int = 10, **options: object) -> str:
     with pytest.warns(DataWarning) as caught:
         graph = build_graph(features, n_neighbors, **options)  # type: ignore[arg-type]
     assert len(caught) == 1
@@ -173,11 +203,12 @@ def remark(features: np.ndarray, n_neighbors: int = 10, **options: object) -> st
     return str(caught[0].message)
 
 
-def test_one_warning_with_every_number() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_one_warning_with_every_number(form: type) -> None:
     features = np.concatenate([normal(50), normal(40, seed=1) + 100, np.zeros((4, 3))])
     features = np.hstack([features, np.full((94, 2), 0.0)]).astype(np.float32)
     features[10] = features[11]
-    text = remark(features, similarity="cosine", metric="euclidean")
+    text = remark(form(features), similarity="cosine", metric="euclidean")
     for part in (
         "4 of 94 rows repeat an earlier one",
         "2 of 5 columns are constant",
@@ -200,6 +231,35 @@ def test_repeats_are_counted(dtype: type, chunk: int, monkeypatch: pytest.Monkey
     (said,) = similarity._remarks_on_features(features, by_direction=False)
     assert said.startswith(f"{2000 - n_distinct:,} of 2,000 rows repeat an earlier one")
     assert similarity._remarks_on_features(np.unique(features, axis=0), False) == []
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("chunk", [2**24, 10])
+def test_remarks_on_sparse_features_are_those_on_dense_ones(
+    dtype: type, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(similarity, "_CHUNK_NUMBERS", chunk)
+    features = np.random.default_rng(0).integers(2, size=(60, 7)).astype(dtype)
+    features[:, 2], features[:, 4], features[7], features[1:, 5] = 1, 0, 0, 1
+    features[7, 2], features[9:11] = 1, 0
+    stored = scipy.sparse.csr_array(features)
+    stored.data[::3] = 0  # zeros may be stored, or not
+    said = similarity._remarks_on_features(stored, by_direction=True)
+    assert said == similarity._remarks_on_features(stored.toarray(), by_direction=True)
+    assert len(said) == 3
+    kept = scipy.sparse.csr_array(features[:, [2, 4]][:5])
+    assert "2 of 2 columns are constant" in similarity._remarks_on_features(kept, False)[1]
+
+
+def test_a_wide_sparse_matrix_makes_a_graph() -> None:
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(3000), 20), rng.integers(200_000, size=60_000)
+    text = scipy.sparse.csr_array((rng.random(60_000, np.float32), place), (3000, 200_000))
+    with pytest.warns(DataWarning) as caught:
+        graph = build_graph(text, 5, metric="cosine", similarity="self_tuning")
+    n_constant = 200_000 - len(np.unique(text.indices))
+    assert f"{n_constant:,} of 200,000 columns are constant" in str(caught[0].message)
+    assert graph.n_samples == 3000
 
 
 def test_zero_rows_matter_only_where_directions_do() -> None:

@@ -13,18 +13,23 @@ if TYPE_CHECKING:
     from prcut.cuts import normalized_cut as normalized_cut
     from prcut.cuts import ratio_cut as ratio_cut
     from prcut.errors import PRCutError as PRCutError
+    from prcut.estimator import PRCut as PRCut
     from prcut.expectation import expected_ratio_cut as expected_ratio_cut
     from prcut.graph import SimilarityGraph as SimilarityGraph
+    from prcut.loss import RatioCutLoss as RatioCutLoss
     from prcut.objective import cluster_imbalance as cluster_imbalance
     from prcut.objective import soft_ratio_cut as soft_ratio_cut
     from prcut.running_mass import RunningClusterMass as RunningClusterMass
     from prcut.similarity import build_graph as build_graph
+    from prcut.training import train as train
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Assigner": "assigner",
+    "PRCut": "estimator",
     "PRCutError": "errors",
+    "RatioCutLoss": "loss",
     "RunningClusterMass": "running_mass",
     "SimilarityGraph": "graph",
     "build_blocks": "blocks",
@@ -35,6 +40,7 @@ _HOME = {
     "ratio_cut": "cuts",
     "soft_ratio_cut": "objective",
     "spectral_lower_bound": "certificate",
+    "train": "training",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604

@@ -6,6 +6,7 @@ generator given, never from torch's global state.
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor, nn
@@ -59,22 +60,31 @@ class Assigner(nn.Module):
         self.bottleneck = (
             None if bottleneck is None else check_positive_int("bottleneck", bottleneck)
         )
-        body: list[nn.Module] = []
-        width = self.n_features
-        for next_width in self.hidden:
-            body += [_linear(width, next_width, generator), nn.GELU()]
-            width = next_width
-        if self.bottleneck is not None:
-            body.append(_linear(width, self.bottleneck, generator))
-            width = self.bottleneck
-        self.body = nn.Sequential(*body)
-        self.head = _linear(width, self.n_clusters, generator)
+        widths = [self.n_features, *self.hidden, *filter(None, [self.bottleneck]), self.n_clusters]
+        layers = [_linear(*ends, generator) for ends in pairwise(widths)]
+        layers[0] = _InputLinear(layers[0])
         if self.hidden:
-            parametrizations.weight_norm(self.body[0])
-            parametrizations.weight_norm(self.head)
+            parametrizations.weight_norm(layers[0])
+            parametrizations.weight_norm(layers[-1])
+        body: list[nn.Module] = []
+        for layer in layers[: len(self.hidden)]:
+            body += [layer, nn.GELU()]
+        self.body = nn.Sequential(*body, *layers[len(self.hidden) : -1])
+        self.head = layers[-1]
+
+    def standardize(self, origin: Tensor, scale: float) -> None:
+        """See features as ``(features - origin) / scale`` from now on.
+
+        A learning rate then means the same for every unit. One number scales all columns: the
+        graph's distances do not know of columns either.
+        """
+        layer = self.body[0] if len(self.body) else self.head
+        assert isinstance(layer, _InputLinear)  # noqa: S101
+        layer.origin.copy_(origin)
+        layer.scale.fill_(scale)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits, shape (n_samples, n_clusters)."""
+        """Logits, shape (n_samples, n_clusters), of dense or sparse CSR features."""
         logits: Tensor = self.head(self.represent(features))
         return logits
 
@@ -118,6 +128,37 @@ class LogitTable(nn.Module):
     def probs(self, rows: Tensor) -> Tensor:
         """Cluster probabilities of the given rows."""
         return self(rows).softmax(-1)  # type: ignore[no-any-return]
+
+
+class _InputLinear(nn.Linear):
+    """Linear layer that sees ``(features - origin) / scale``, from dense or sparse CSR rows.
+
+    Origin and scale go into the weights, not into the rows, which are read once and stay sparse.
+    """
+
+    origin: Tensor
+    scale: Tensor
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__(layer.in_features, layer.out_features, device="meta")
+        self.weight, self.bias = layer.weight, layer.bias
+        self.register_buffer("origin", torch.zeros(layer.in_features))
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, features: Tensor) -> Tensor:
+        weight = self.weight / self.scale
+        bias = self.bias - weight @ self.origin
+        if features.layout != torch.sparse_csr:
+            return nn.functional.linear(features, weight, bias)
+        product = nn.functional.embedding_bag(
+            features.col_indices(),
+            weight.T,
+            features.crow_indices(),
+            mode="sum",
+            per_sample_weights=features.values(),
+            include_last_offset=True,
+        )
+        return product + bias
 
 
 def _linear(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:

@@ -16,7 +16,7 @@ from torch import Tensor
 from prcut.sparse import degrees, entry_rows
 from prcut.validation import check_graph_weight, check_labels, check_node_weight
 
-__all__ = ["Reduction", "normalized_cut", "ratio_cut", "reduce_clusters"]
+__all__ = ["Reduction", "cluster_cuts", "normalized_cut", "ratio_cut", "reduce_clusters"]
 
 Reduction = Literal["sum", "none"]
 
@@ -52,20 +52,32 @@ def ratio_cut(
     >>> ratio_cut(path.weight, torch.tensor([0, 0, 1, 1])).item()  # ½ (1/2 + 1/2)
     0.5
     """
+    cut = cluster_cuts(weight, labels, n_clusters)
+    labels = labels.long()
+    if node_weight is None:
+        size = torch.bincount(labels, minlength=len(cut)).double()
+    else:
+        check_node_weight(node_weight, len(labels))
+        size = torch.zeros_like(cut).index_add_(0, labels, node_weight.double())
+    # 0/0 of an empty cluster (or one of isolated rows, normalised) is 0
+    return reduce_clusters(torch.where(cut > 0, 0.5 * cut / size, 0.0), reduction)
+
+
+def cluster_cuts(weight: Tensor, labels: Tensor, n_clusters: int | None = None) -> Tensor:
+    """Weight of the edges that leave each cluster, float64, shape (n_clusters,).
+
+    >>> from prcut import SimilarityGraph
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [2]])
+    >>> cluster_cuts(path.weight, torch.tensor([0, 1, 1, 2])).tolist()
+    [1.0, 2.0, 1.0]
+    """
     n_samples = check_graph_weight(weight)
     n_clusters = check_labels(labels, n_samples, n_clusters)
     labels = labels.long()
     source_labels = labels[entry_rows(weight)]
     crossing = source_labels != labels[weight.col_indices()]
     cut = torch.zeros(n_clusters, dtype=torch.float64, device=weight.device)
-    cut.index_add_(0, source_labels[crossing], weight.values()[crossing].double())
-    if node_weight is None:
-        size = torch.bincount(labels, minlength=n_clusters).double()
-    else:
-        check_node_weight(node_weight, n_samples)
-        size = torch.zeros_like(cut).index_add_(0, labels, node_weight.double())
-    # 0/0 of an empty cluster (or one of isolated rows, normalised) is 0
-    return reduce_clusters(torch.where(cut > 0, 0.5 * cut / size, 0.0), reduction)
+    return cut.index_add_(0, source_labels[crossing], weight.values()[crossing].double())
 
 
 def normalized_cut(

@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from prcut.batches import FeatureBatch
 from prcut.blocks import Block, Blocks
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import gather, is_scattered, scatter
@@ -37,7 +36,7 @@ from prcut.similarity import Similarity
 from prcut.storage import Folder
 from prcut.validation import check_positive_int
 
-__all__ = ["FeatureBatch", "PairShards", "ShardConfig", "open_pair_shards", "write_pair_shards"]
+__all__ = ["PairShards", "ShardConfig", "open_pair_shards", "write_pair_shards"]
 
 _FORMAT = 1
 _COLUMNS = ("features", "weight", "node_weight", "rows")
@@ -77,25 +76,6 @@ class ShardConfig:
     def __post_init__(self) -> None:
         check_positive_int("pairs_per_anchor", self.pairs_per_anchor)
         check_positive_int("n_steps", self.n_steps)
-
-
-class FeatureBatch(NamedTuple):
-    """Pairs with their features: what :class:`prcut.pairs.PairBatch` is with row numbers.
-
-    Attributes
-    ----------
-    features : float32 tensor, shape (n_rows, n_features)
-    source, target : int64 tensors, shape (n_pairs,)
-        Positions in ``features``.
-    weight : float32 tensor, shape (n_pairs,)
-    node_weight : float32 tensor, shape (n_rows,)
-    """
-
-    features: Tensor
-    source: Tensor
-    target: Tensor
-    weight: Tensor
-    node_weight: Tensor
 
 
 def write_pair_shards(
@@ -239,7 +219,7 @@ class PairShards:
         n_streams: int = 4,
         rank: int = 0,
         world_size: int = 1,
-    ) -> Iterator[FeatureBatch]:
+    ) -> Generator[FeatureBatch, None, None]:
         """Batches without end, from step ``start_step`` on; each epoch orders the shards anew.
 
         ``n_streams`` logical streams read disjoint shards and give ``batch_size / n_streams`` pairs

@@ -2,19 +2,31 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.graph import SimilarityGraph
-from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
+from prcut.neighbors import (
+    Metric,
+    Neighbors,
+    as_rows,
+    draw_anchors,
+    find_neighbors,
+    numbers_per_row,
+    row_products,
+)
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array, sparray, spmatrix
 
 __all__ = ["PairSimilarity", "Similarity", "build_graph", "edge_similarity"]
 
 Similarity = Literal["binary", "mean", "self_tuning", "cosine"]
-PairSimilarity = Callable[[np.ndarray, np.ndarray], ArrayLike]
+# of rows of features: two arrays, or for sparse features two csr_array
+PairSimilarity = Callable[[Any, Any], ArrayLike]
 
 # Zelnik-Manor and Perona, Self-tuning spectral clustering (2004): the 7th neighbour
 _SCALE_NEIGHBOR = 7
@@ -23,7 +35,7 @@ _CHUNK_NUMBERS = 2**24
 
 
 def build_graph(
-    features: ArrayLike,
+    features: "ArrayLike | sparray | spmatrix",
     n_neighbors: int = 15,
     *,
     similarity: Similarity | PairSimilarity = "binary",
@@ -31,6 +43,7 @@ def build_graph(
     temperature: float = 0.5,
     anchors: float = 1.0,
     recall: float = 0.98,
+    max_components: int = 1,
     seed: int = 0,
 ) -> SimilarityGraph:
     r"""Link every row to its nearest others.
@@ -42,7 +55,7 @@ def build_graph(
     Parameters
     ----------
     features : float16, float32 or float64 array, shape (n_samples, n_features)
-        In memory or memory-mapped.
+        In memory or memory-mapped. Or a SciPy sparse matrix or array, which is never made dense.
     n_neighbors : int
         Below ``n_samples``.
     similarity : {"binary", "mean", "self_tuning", "cosine"} or callable
@@ -54,8 +67,9 @@ def build_graph(
           the distance to the 7th neighbour, or to the last of fewer;
         * ``"cosine"``: :math:`e^{(\cos_{ij} - 1) / \tau}`, that is :math:`e^{\cos_{ij} / \tau}`
           scaled to 1 for rows of the same direction;
-        * a callable that takes two arrays (n_pairs, n_features) and returns n_pairs weights,
-          finite and >= 0. The larger counts where the two directions differ.
+        * a callable that takes two arrays (n_pairs, n_features), for sparse features two
+          ``csr_array``, and returns n_pairs weights, finite and >= 0. The larger counts where the
+          two directions differ.
     metric : {"euclidean", "cosine", "inner_product"}
         Tells the neighbours. With ``"cosine"``, self-tuning takes the distance of the rows
         scaled to length 1.
@@ -66,6 +80,9 @@ def build_graph(
         from the anchors whose neighbours they are.
     recall : float
         Share of the true neighbours that must be found: see :func:`find_neighbors`.
+    max_components : int
+        More separate components than this are remarked on; up to the number of clusters they are
+        no surprise.
     seed : int
         Of the anchors and the search.
 
@@ -85,25 +102,26 @@ def build_graph(
     >>> build_graph(rows, n_neighbors=10)
     SimilarityGraph(n_samples=100, n_edges=627, n_components=1)
     """
-    features = np.asarray(features)
+    features = as_rows(features)
     _check_similarity(similarity, metric, temperature)
     rows = None
     if anchors != 1:
-        rows = draw_anchors(len(features), anchors, np.random.default_rng(seed))
+        rows = draw_anchors(features.shape[0], anchors, np.random.default_rng(seed))
     found = find_neighbors(
         features, n_neighbors, rows=rows, metric=metric, recall=recall, seed=seed
     )
     weight = edge_similarity(found, similarity, temperature=temperature, features=features)
     neighbors, all_weights = found.indices, weight
     if rows is not None:
-        neighbors = np.full((len(features), found.indices.shape[1]), -1)
+        neighbors = np.full((features.shape[0], found.indices.shape[1]), -1)
         all_weights = np.zeros(neighbors.shape, np.float32)
         neighbors[rows], all_weights[rows] = found.indices, weight
     graph = SimilarityGraph.from_neighbors(
         neighbors, all_weights, symmetrize="mean" if similarity == "mean" else "either"
     )
     by_direction = metric == "cosine" or similarity == "cosine"
-    remarks = _remarks_on_features(features, by_direction) + _remarks_on_graph(graph, found)
+    remarks = _remarks_on_features(features, by_direction)
+    remarks += _remarks_on_graph(graph, found, max_components)
     if remarks:
         text = "\n".join(f"- {remark}" for remark in remarks)
         warnings.warn(f"the graph was built, but look at this:\n{text}", DataWarning, stacklevel=2)
@@ -115,7 +133,7 @@ def edge_similarity(
     similarity: Similarity | PairSimilarity = "binary",
     *,
     temperature: float = 0.5,
-    features: np.ndarray | None = None,
+    features: "np.ndarray | sparray | spmatrix | None" = None,
 ) -> np.ndarray:
     """Weight of each link found, before the two directions are joined.
 
@@ -125,7 +143,7 @@ def edge_similarity(
     similarity, temperature
         As for :func:`build_graph`. For ``"self_tuning"`` a row that was not searched for (no
         anchor, or not of this block's core) has no scale of its own: it takes the source's.
-    features : array, shape (n_samples, n_features), optional
+    features : array or sparse matrix, shape (n_samples, n_features), optional
         What ``neighbors`` number; needed by a callable, and by ``"cosine"`` for neighbours found
         by another metric.
 
@@ -189,7 +207,7 @@ def _over_pairs(
     function: PairSimilarity,
     neighbors: Neighbors,
     linked: np.ndarray,
-    features: np.ndarray | None,
+    features: "np.ndarray | sparray | spmatrix | None",
 ) -> np.ndarray:
     """Values of ``function`` at every link, a batch of pairs at a time; 0 elsewhere."""
     if features is None:
@@ -197,10 +215,11 @@ def _over_pairs(
             "this similarity looks at the rows themselves; pass features=, the array that the "
             "neighbours number."
         )
+    features = as_rows(features)
     query, place = np.nonzero(linked)
     source, target = neighbors.rows[query], neighbors.indices[query, place]
     values = np.empty(len(source), np.float32)
-    step = max(1, _CHUNK_NUMBERS // features.shape[1])
+    step = max(1, _CHUNK_NUMBERS // numbers_per_row(features))
     for start in range(0, len(source), step):
         part = slice(start, start + step)
         values[part] = function(features[source[part]], features[target[part]])
@@ -209,24 +228,24 @@ def _over_pairs(
     return table
 
 
-def _pair_cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def _pair_cosine(source: Any, target: Any) -> np.ndarray:
     source, target = source.astype(np.float32), target.astype(np.float32)
-    product = np.einsum("ij,ij->i", source, target)
-    length = np.sqrt(np.einsum("ij,ij->i", source, source))
-    length *= np.sqrt(np.einsum("ij,ij->i", target, target))
-    cosine: np.ndarray = product / np.where(length == 0, 1, length)
+    length = np.sqrt(row_products(source, source))
+    length *= np.sqrt(row_products(target, target))
+    cosine: np.ndarray = row_products(source, target) / np.where(length == 0, 1, length)
     return cosine
 
 
 def _checked(function: PairSimilarity) -> PairSimilarity:
     """The caller's function, whose answers are checked before they are used."""
 
-    def checked(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    def checked(source: Any, target: Any) -> np.ndarray:
         weight = np.asarray(function(source, target))
-        if weight.shape != (len(source),):
+        n_pairs = source.shape[0]
+        if weight.shape != (n_pairs,):
             raise InvalidInputError(
-                f"the similarity callable returned shape {weight.shape} for {len(source)} pairs, "
-                f"expected (n_pairs,)=({len(source)},)."
+                f"the similarity callable returned shape {weight.shape} for {n_pairs} pairs, "
+                f"expected (n_pairs,)=({n_pairs},)."
             )
         if weight.dtype.kind not in "biuf":
             raise InvalidInputError(
@@ -238,7 +257,7 @@ def _checked(function: PairSimilarity) -> PairSimilarity:
         if wrong.any():
             raise InvalidInputError(
                 f"the similarity callable returned {weight[wrong][0]:.3g} among others for "
-                f"{int(wrong.sum())} of {len(source)} pairs, expected finite values >= 0."
+                f"{int(wrong.sum())} of {n_pairs} pairs, expected finite values >= 0."
             )
         return weight
 
@@ -260,20 +279,19 @@ def _check_similarity(
         raise InvalidInputError(f"{temperature=} must be > 0 and finite.")
 
 
-def _remarks_on_features(features: np.ndarray, by_direction: bool) -> list[str]:
+def _remarks_on_features(features: "np.ndarray | csr_array", by_direction: bool) -> list[str]:
     """Repeated rows, constant columns and, where only directions count, rows of zeros."""
     n_samples, n_features = features.shape
     multiplier = np.random.default_rng(0).integers(2**63, size=n_features, dtype=np.uint64) * 2 + 1
     digest = np.empty(n_samples, np.uint64)
-    constant, n_zero = np.ones(n_features, bool), 0
-    step = max(1, _CHUNK_NUMBERS // n_features)
+    constant = np.ones(n_features, bool)
+    step = max(1, _CHUNK_NUMBERS // numbers_per_row(features))
     for start in range(0, n_samples, step):
         chunk = features[start : start + step]
-        constant &= (chunk == features[0]).all(0)
-        if by_direction:
-            n_zero += int((~chunk.any(1)).sum())
+        constant &= _equal_columns(chunk, features[:1])
         digest[start : start + step] = _digest(chunk, multiplier)
     n_repeated = n_samples - len(np.unique(digest))
+    n_zero = int((digest == 0).sum()) if by_direction else 0
     remarks = []
     if n_repeated:
         remarks.append(
@@ -293,18 +311,36 @@ def _remarks_on_features(features: np.ndarray, by_direction: bool) -> list[str]:
     return remarks
 
 
-def _digest(chunk: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
-    """One 64-bit number per row, the same for the same values: a sum, so linear and exact."""
-    chunk = np.ascontiguousarray(chunk + chunk.dtype.type(0))  # -0.0 and 0.0 are one value
-    bits = chunk.view(f"u{chunk.dtype.itemsize}")
-    half = 4 * chunk.dtype.itemsize
+def _equal_columns(chunk: Any, row: Any) -> np.ndarray:
+    """Whether each column has the value of the one row throughout."""
+    if isinstance(chunk, np.ndarray):
+        return np.asarray((chunk == row).all(0))
+    from sklearn.utils.sparsefuncs import min_max_axis
+
+    low, high = min_max_axis(chunk, axis=0)
+    return np.asarray((low == high) & (low == row.toarray()[0]))
+
+
+def _digest(chunk: "np.ndarray | csr_array", multiplier: np.ndarray) -> np.ndarray:
+    """One 64-bit number per row, the same for the same values: a sum, so linear and exact.
+
+    Zeros add nothing to it, so a row of zeros has 0, and a sparse row what it has when dense.
+    """
+    values = chunk if isinstance(chunk, np.ndarray) else chunk.data
+    values = np.ascontiguousarray(values + values.dtype.type(0))  # -0.0 and 0.0 are one value
+    bits = values.view(f"u{values.dtype.itemsize}")
+    half = 4 * values.dtype.itemsize
     # round values differ in their high bits only, which a product never moves down
-    bits = bits ^ (bits >> half)
-    digest: np.ndarray = bits.astype(np.uint64) @ multiplier
+    terms = (bits ^ (bits >> half)).astype(np.uint64)
+    if not isinstance(chunk, np.ndarray):
+        from scipy.sparse import csr_array
+
+        terms = csr_array((terms, chunk.indices, chunk.indptr), shape=chunk.shape)
+    digest: np.ndarray = terms @ multiplier
     return digest
 
 
-def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors) -> list[str]:
+def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors, max_components: int) -> list[str]:
     """Rows without an edge among those searched for, and components of more than one row."""
     n_samples, remarks = graph.n_samples, []
     degree = graph.weight.crow_indices().diff().numpy()
@@ -319,7 +355,7 @@ def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors) -> list[str]:
         # rows that no anchor found are without edges by design
         size = np.bincount(graph.components.numpy())
         size = np.sort(size[size > 1])
-        if len(size) > 1:
+        if len(size) > max_components:
             remarks.append(
                 f"the graph falls into {len(size):,} components, the largest of {size[-1]:,} and "
                 f"the smallest of {size[0]:,} of {n_samples:,} rows: a cut between components "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,10 +20,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-__all__ = ["ArraySource", "ParquetSource", "Source", "open_source"]
+__all__ = ["ArraySource", "ParquetSource", "Source", "SourceFile", "open_source", "read_all"]
 
 # rows decoded at a time from a Parquet row group, which may itself be far larger than memory
 _BATCH_ROWS = 2**14
+# bytes checked or copied at a time when everything is read
+_PIECE_BYTES = 2**24
+
+
+class SourceFile(NamedTuple):
+    """A file of a source: its name inside the folder that was opened, and its rows."""
+
+    name: str
+    start: int
+    stop: int
 
 
 class Source(Protocol):
@@ -78,6 +88,25 @@ def open_source(
     return ParquetSource(str(data), column, id_column, filesystem)
 
 
+def read_all(source: Source) -> np.ndarray:
+    """All rows as one array, checked to be finite.
+
+    A float16 or float32 array with its rows in order stays where it is, mapped or in memory.
+    """
+    kept = source.array if isinstance(source, ArraySource) else None
+    if kept is not None and (kept.dtype != source.dtype or not kept.flags.c_contiguous):
+        kept = None
+    shape = source.n_samples, source.n_features
+    rows = np.empty(shape, source.dtype) if kept is None else kept
+    step = max(1, _PIECE_BYTES // max(1, source.n_features * source.dtype.itemsize))
+    for start in range(0, source.n_samples, step):
+        stop = min(start + step, source.n_samples)
+        piece = source.read(start, stop)  # checks it
+        if kept is None:
+            rows[start:stop] = piece
+    return rows
+
+
 class ArraySource:
     """Rows of an array in memory or mapped from a .npy file."""
 
@@ -87,7 +116,7 @@ class ArraySource:
                 f"data has shape {array.shape} and dtype {array.dtype}, expected floats of shape "
                 "(n_samples, n_features)."
             )
-        self._array = array
+        self.array = array
         self.n_samples, self.n_features = array.shape
         self.dtype = _stored_dtype(array.dtype)
         digest = hashlib.sha256(f"{array.shape}{array.dtype}".encode())
@@ -97,7 +126,7 @@ class ArraySource:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start:stop``."""
-        rows = np.ascontiguousarray(self._array[start:stop], self.dtype)
+        rows = np.ascontiguousarray(self.array[start:stop], self.dtype)
         return _check_finite(rows, start, "data")
 
     def read_ids(self, start: int, stop: int) -> pa.Array | None:  # noqa: ARG002
@@ -119,6 +148,7 @@ class ParquetSource:
         import pyarrow.parquet as pq
 
         filesystem, path = locate(path, filesystem)
+        root = Path(path) if filesystem.get_file_info(path).type.name == "Directory" else None
         self._filesystem = filesystem
         self._files = _parquet_files(filesystem, path)
         counts, digest = [], hashlib.sha256()
@@ -128,15 +158,23 @@ class ParquetSource:
             except (pa.ArrowInvalid, OSError) as error:
                 raise InvalidInputError(f"{name} cannot be read as Parquet: {error}") from error
             counts.append(metadata.num_rows)
+            for wanted in filter(None, (column, id_column)):
+                _check_has_column(metadata.schema.to_arrow_schema(), wanted, name)
             size = filesystem.get_file_info(name).size
             digest.update(f"{Path(name).name} {size} {metadata.num_rows}\n".encode())
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.n_samples = int(self._starts[-1])
+        inside = (Path(name).relative_to(root or Path(name).parent) for name in self._files)
+        self.files = [
+            SourceFile(name.as_posix(), int(start), int(stop))
+            for name, start, stop in zip(inside, self._starts, self._starts[1:], strict=False)
+        ]
         schema = pq.read_schema(self._files[0], filesystem=filesystem)
         self.column = _feature_column(schema, column, self._files[0])
         if id_column is not None:
             _check_id_column(schema, id_column, self._files[0])
         self.id_column = id_column
+        self.id_type = None if id_column is None else schema.field(id_column).type
         is_half = pa.types.is_float16(schema.field(self.column).type.value_type)
         self.dtype = _stored_dtype(np.float16 if is_half else np.float32)
         digest.update(f"{self.column} {self.id_column}".encode())
@@ -280,10 +318,7 @@ def _feature_column(schema: pa.Schema, column: str | None, file: str) -> str:
             f"{file} has {len(candidates)} columns of float lists ({', '.join(candidates)}); "
             "name one by column=."
         )
-    if column not in schema.names:
-        raise InvalidInputError(
-            f"{file} has no column {column!r}; it has {', '.join(schema.names)}."
-        )
+    _check_has_column(schema, column, file)
     if column not in candidates:
         raise InvalidInputError(
             f"column {column!r} of {file} is {schema.field(column).type}, expected lists of floats."
@@ -291,13 +326,17 @@ def _feature_column(schema: pa.Schema, column: str | None, file: str) -> str:
     return column
 
 
+def _check_has_column(schema: pa.Schema, column: str, file: str) -> None:
+    if column not in schema.names:
+        raise InvalidInputError(
+            f"{file} has no column {column!r}; it has {', '.join(schema.names)}."
+        )
+
+
 def _check_id_column(schema: pa.Schema, id_column: str, file: str) -> None:
     import pyarrow as pa
 
-    if id_column not in schema.names:
-        raise InvalidInputError(
-            f"{file} has no column {id_column!r}; it has {', '.join(schema.names)}."
-        )
+    _check_has_column(schema, id_column, file)
     kind = schema.field(id_column).type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (pa.types.is_integer(kind) or is_text):

@@ -19,21 +19,22 @@ __all__ = [
 ]
 
 
-def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor) -> Tensor:
-    """Square CSR tensor over the given arrays, without copying them.
+def csr_tensor(
+    indptr: Tensor, indices: Tensor, values: Tensor, n_columns: int | None = None
+) -> Tensor:
+    """CSR tensor over the given arrays, without copying them; square by default.
 
     >>> row = csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.ones(2))
     >>> row.to_dense().tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    n_samples = indptr.numel() - 1
+    n_rows = indptr.numel() - 1
+    shape = (n_rows, n_rows if n_columns is None else n_columns)
     with warnings.catch_warnings():
         # torch says once per process that CSR is in beta: its product with a dense matrix,
         # all that is used here, is tested against loops
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        return torch.sparse_csr_tensor(
-            indptr, indices, values, (n_samples, n_samples), check_invariants=False
-        )
+        return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False)
 
 
 def entry_rows(weight: Tensor) -> Tensor:

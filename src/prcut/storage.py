@@ -112,6 +112,10 @@ class Folder:
             content: bytes = file.read()
         return content
 
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.filesystem.delete_file(self._full(name))
+
     def write_json(self, name: str, content: Any) -> None:
         """Write JSON atomically, the same bytes for the same content."""
         text = json.dumps(content, indent=1, sort_keys=True)

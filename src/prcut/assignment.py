@@ -1,0 +1,66 @@
+"""From rows to clusters: the assigner over all rows, a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prcut.assigner import Assigner
+from prcut.batches import as_features, gather_rows
+
+__all__ = ["assign_labels", "assign_probs", "represent_rows", "row_chunks"]
+
+# numbers in a chunk's features and logits together (48 MB): smaller ones stay in the cache
+# longer, larger ones wait for each other's threads less often: measured at 128 and 1,000 columns
+_CHUNK_NUMBERS = 3 * 2**22
+
+
+@torch.inference_mode()
+def assign_labels(assigner: Assigner, features: Any) -> np.ndarray:
+    """Cluster of every row, int64, shape (n_samples,).
+
+    Parameters
+    ----------
+    assigner : Assigner
+    features : array, memory map, tensor or SciPy sparse matrix, shape (n_samples, n_features)
+    """
+    labels = np.empty(features.shape[0], np.int64)
+    for rows, chunk in row_chunks(assigner, features):
+        labels[rows] = assigner(chunk).argmax(1).cpu().numpy()
+    return labels
+
+
+@torch.inference_mode()
+def assign_probs(assigner: Assigner, features: Any) -> np.ndarray:
+    """Cluster probabilities of every row, float32, shape (n_samples, n_clusters)."""
+    probs = np.empty((features.shape[0], assigner.n_clusters), np.float32)
+    for rows, chunk in row_chunks(assigner, features):
+        probs[rows] = assigner.probs(chunk).cpu().numpy()
+    return probs
+
+
+@torch.inference_mode()
+def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
+    """The bottleneck's activations, or the logits where there is none, float32."""
+    has_one = assigner.bottleneck is not None
+    represent = assigner.represent if has_one else assigner
+    out = np.empty((features.shape[0], assigner.bottleneck or assigner.n_clusters), np.float32)
+    for rows, chunk in row_chunks(assigner, features):
+        out[rows] = represent(chunk).cpu().numpy()
+    return out
+
+
+def row_chunks(assigner: Assigner, features: Any) -> Iterator[tuple[slice, Tensor]]:
+    """Ranges of rows and their features on the assigner's device."""
+    device = next(assigner.parameters()).device
+    features = as_features(features)
+    n_features = features.shape[1] if isinstance(features, Tensor) else 0  # sparse rows are short
+    width = n_features + max(assigner.n_clusters, *assigner.hidden, 1)
+    step = max(1, _CHUNK_NUMBERS // width)
+    for start in range(0, features.shape[0], step):
+        rows = slice(start, min(start + step, features.shape[0]))
+        yield rows, gather_rows(features, rows).to(device)

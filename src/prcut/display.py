@@ -1,0 +1,103 @@
+"""What a person sees of a long run: a live bar on a terminal or in a notebook, lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from prcut.progress import Progress
+from prcut.train_state import Record
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+
+    from prcut.fitting import FitConfig
+
+__all__ = ["FitDisplay"]
+
+# seconds between two lines of a log file
+_LOG_EVERY = 10.0
+
+
+class FitDisplay:
+    """Shows the stages of a fit as they go; as a context manager.
+
+    Hand :meth:`on_progress` to what builds graphs and :meth:`on_record` to what trains.
+
+    Parameters
+    ----------
+    config : FitConfig
+    enabled : bool
+        False shows nothing.
+    console : rich.console.Console, optional
+        Standard error by default, so that output can be piped.
+    """
+
+    def __init__(
+        self, config: FitConfig, *, enabled: bool = True, console: Console | None = None
+    ) -> None:
+        self._config, self._enabled, self._console = config, enabled, console
+        self._tasks: dict[str, TaskID] = {}
+        self._last_line = 0.0
+
+    def __enter__(self) -> FitDisplay:
+        if self._enabled:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._console = self._console or Console(stderr=True)
+            self._bars = Progress(
+                TextColumn("{task.description}", style="bold"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+                TextColumn("{task.fields[figures]}", style="cyan"),
+                TimeRemainingColumn(elapsed_when_finished=True),
+                console=self._console,
+                disable=not self._is_live,
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._enabled:
+            self._bars.stop()
+
+    @property
+    def _is_live(self) -> bool:
+        assert self._console is not None  # noqa: S101
+        return self._console.is_terminal or self._console.is_jupyter
+
+    def on_progress(self, progress: Progress) -> None:
+        """Show how far a stage is."""
+        speed = f"{progress.rows_per_second:,.0f}/s"
+        self._show(progress.stage, progress.done, progress.total, speed)
+
+    def on_record(self, start: int, record: Record) -> None:
+        """Show how far a start is, its cut and its clusters."""
+        config = self._config
+        which = f" {start + 1}/{config.n_init}" if config.n_init > 1 else ""
+        figures = (
+            f"cut {record.cut:.4f}  clusters {record.used_clusters}/{config.n_clusters}"
+            f"  confidence {record.confidence:.2f}"
+        )
+        self._show(f"training{which}", record.step, config.train.max_steps, figures)
+
+    def _show(self, stage: str, done: int, total: int, figures: str) -> None:
+        if not self._enabled:
+            return
+        assert self._console is not None  # noqa: S101
+        if self._is_live:
+            if stage not in self._tasks:
+                self._tasks[stage] = self._bars.add_task(stage, total=total, figures="")
+            self._bars.update(self._tasks[stage], completed=done, total=total, figures=figures)
+        elif done >= total or time.monotonic() - self._last_line >= _LOG_EVERY:
+            self._last_line = time.monotonic()
+            line = f"{stage}: {done:,}/{total:,}  {figures}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,349 @@
+"""A fit on one machine: pairs → assigners from several starts → the best by its objective.
+
+No label takes part: the start that is kept has the lowest :func:`prcut.objective.hard_objective`
+of its hard assignment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from prcut.assigner import Assigner
+from prcut.assignment import assign_labels
+from prcut.batches import GatheredPairs, PairStream, as_features, gather_rows
+from prcut.blocks import Blocks
+from prcut.cuts import cluster_cuts
+from prcut.errors import InvalidInputError
+from prcut.graph import SimilarityGraph
+from prcut.neighbors import Metric
+from prcut.objective import hard_objective_of_sums
+from prcut.pair_shards import PairShards
+from prcut.pairs import GraphPairs, UniformPairs, WalkPairs
+from prcut.similarity import PairSimilarity, Similarity
+from prcut.storage import Folder
+from prcut.train_state import Record, TrainConfig, TrainState
+from prcut.training import train
+from prcut.validation import check_positive_int
+
+__all__ = [
+    "Fit",
+    "FitConfig",
+    "Preset",
+    "choose_device",
+    "choose_n_neighbors",
+    "fit_graph",
+    "fit_shards",
+    "measure_features",
+    "new_assigner",
+]
+
+_LOG = logging.getLogger(__name__)
+
+Preset = Literal["default", "paper"]
+
+# rows that origin and scale of the features are measured on
+_MEASURED_ROWS = 2**16
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Everything that decides a fit, besides the data.
+
+    Parameters
+    ----------
+    n_clusters : int
+    n_neighbors : int, optional
+        By default :func:`choose_n_neighbors`.
+    metric, similarity
+        As for :func:`prcut.similarity.build_graph`.
+    pairs : {"walk", "uniform"}
+        Both ends of walks along the edges, or the paper's two batches.
+    walk_length : int
+        Steps of a walk; 1 draws edges.
+    hidden, bottleneck
+        As for :class:`prcut.assigner.Assigner`.
+    n_init : int
+        Starts, of which the one with the lowest objective is kept.
+    train : TrainConfig
+    """
+
+    n_clusters: int
+    n_neighbors: int | None = None
+    metric: Metric = "euclidean"
+    similarity: Similarity | PairSimilarity = "binary"
+    pairs: Literal["walk", "uniform"] = "walk"
+    walk_length: int = 8
+    hidden: tuple[int, ...] = ()
+    bottleneck: int | None = None
+    n_init: int = 4
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("n_clusters", "walk_length", "n_init"):
+            check_positive_int(name, getattr(self, name))
+        if self.n_neighbors is not None:
+            check_positive_int("n_neighbors", self.n_neighbors)
+        if self.pairs not in ("walk", "uniform"):
+            raise InvalidInputError(f"pairs={self.pairs!r} must be 'walk' or 'uniform'.")
+
+    @classmethod
+    def of(cls, preset: Preset, n_clusters: int, *, seed: int = 0, **given: Any) -> FitConfig:
+        """A preset with whatever is given, and is not None, in place of its own.
+
+        >>> config = FitConfig.of("paper", 10, max_steps=100, n_neighbors=None)
+        >>> config.pairs, config.n_neighbors, config.train.learning_rate, config.train.max_steps
+        ('uniform', 100, 0.0001, 100)
+        """
+        check_positive_int("n_clusters", n_clusters)
+        if preset == "default":
+            config = cls(n_clusters, train=TrainConfig(seed=seed))
+        elif preset == "paper":
+            paper = TrainConfig.paper(n_clusters, seed)
+            config = cls(n_clusters, n_neighbors=100, pairs="uniform", n_init=1, train=paper)
+        else:
+            raise InvalidInputError(f"{preset=} must be 'default' or 'paper'.")
+        given = {name: value for name, value in given.items() if value is not None}
+        for_train = {name: given.pop(name) for name in asdict(config.train) if name in given}
+        return replace(config, **given, train=replace(config.train, **for_train))
+
+
+class Fit(NamedTuple):
+    """The best of several starts.
+
+    Attributes
+    ----------
+    assigner : Assigner
+    state : TrainState
+    labels : int64 array, shape (n_samples,), or None
+        None where the rows are on disk.
+    objective, ratio_cut : float
+        Of the hard assignment on the graph that was trained on.
+    cluster_sizes : int64 array, shape (n_clusters,)
+    """
+
+    assigner: Assigner
+    state: TrainState
+    labels: np.ndarray | None
+    objective: float
+    ratio_cut: float
+    cluster_sizes: np.ndarray
+
+
+class _Score(NamedTuple):
+    objective: float
+    ratio_cut: float
+    cluster_sizes: np.ndarray
+    labels: np.ndarray | None = None
+
+
+class _Part(NamedTuple):
+    """A graph, or one block of it, with the labels of its rows; the core rows come first."""
+
+    graph: SimilarityGraph
+    labels: Tensor
+    n_core: int
+
+
+class _Problem(NamedTuple):
+    pairs: PairStream
+    make: Callable[[Generator], Assigner]
+    measure: Callable[[Assigner], _Score]
+
+
+def fit_graph(
+    graph: SimilarityGraph,
+    features: Any,
+    config: FitConfig,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: Folder | None = None,
+    on_record: Callable[[int, Record], None] | None = None,
+) -> Fit:
+    """Fit an assigner of ``features`` to a graph in memory.
+
+    Parameters
+    ----------
+    graph : SimilarityGraph
+    features : array, memory map, tensor or SciPy sparse matrix, shape (n_samples, n_features)
+    config : FitConfig
+    device : device or str
+        Where the assigner is trained; the graph stays where it is.
+    checkpoint : Folder, optional
+        Where every start is saved as it goes.
+    on_record : callable, optional
+        Called with the number of the start and its newest :class:`Record`.
+    """
+    features = as_features(features)
+    n_samples = graph.n_samples
+    sampler: GraphPairs
+    if config.pairs == "uniform":
+        largest = min(config.train.batch_size, n_samples)
+        config = replace(config, train=replace(config.train, batch_size=largest))
+        sampler = UniformPairs(graph)
+    else:
+        sampler = WalkPairs(graph, n_steps=config.walk_length)
+
+    def measure(assigner: Assigner) -> _Score:
+        labels = assign_labels(assigner, features)
+        part = _Part(graph, torch.from_numpy(labels).to(graph.weight.device), n_samples)
+        return _score([part], config)._replace(labels=labels)
+
+    make = partial(new_assigner, *measure_features(features, config.train.seed), config)
+    problem = _Problem(GatheredPairs(sampler, features), make, measure)
+    return _best_start(problem, config, torch.device(device), checkpoint, on_record)
+
+
+def fit_shards(
+    shards: PairShards,
+    blocks: Blocks,
+    config: FitConfig,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: Folder | None = None,
+    on_record: Callable[[int, Record], None] | None = None,
+) -> Fit:
+    """Fit an assigner to pairs on disk; the objective is summed over the blocks.
+
+    Parameters are those of :func:`fit_graph`; memory holds one block at a time.
+    """
+    similarity = config.similarity
+    if callable(similarity):
+        raise InvalidInputError("similarity must be a name where rows are on disk, not a callable.")
+    with closing(shards.stream(4096, seed=config.train.seed)) as stream:
+        sample = next(stream).features
+    make = partial(new_assigner, *measure_features(sample), config)
+
+    def parts(assigner: Assigner) -> Iterator[_Part]:
+        for block in blocks:
+            labels = torch.from_numpy(assign_labels(assigner, block.features))
+            yield _Part(block.graph(similarity), labels, block.n_core)
+
+    problem = _Problem(shards, make, lambda assigner: _score(parts(assigner), config))
+    return _best_start(problem, config, torch.device(device), checkpoint, on_record)
+
+
+def _best_start(
+    problem: _Problem,
+    config: FitConfig,
+    device: torch.device,
+    checkpoint: Folder | None,
+    on_record: Callable[[int, Record], None] | None,
+) -> Fit:
+    best: Fit | None = None
+    for start in range(config.n_init):
+        # hashed: seed 0's second start is not seed 1's first
+        (seed,) = np.random.SeedSequence([config.train.seed, start]).generate_state(1)
+        train_config = replace(config.train, seed=int(seed))
+        assigner = problem.make(Generator().manual_seed(int(seed))).to(device)
+        state = train(
+            problem.pairs,
+            assigner,
+            train_config,
+            checkpoint=None if checkpoint is None else checkpoint / f"start-{start}",
+            on_record=None if on_record is None else partial(on_record, start),
+        )
+        score = problem.measure(assigner)
+        _LOG.info(
+            "start %d/%d: objective %.4f after %d steps",
+            start + 1,
+            config.n_init,
+            score.objective,
+            state.step,
+        )
+        if best is None or score.objective < best.objective:
+            best = Fit(
+                assigner,
+                state,
+                score.labels,
+                score.objective,
+                score.ratio_cut,
+                score.cluster_sizes,
+            )
+    assert best is not None  # noqa: S101
+    return best
+
+
+def _score(parts: Iterable[_Part], config: FitConfig) -> _Score:
+    """Objective and ratio cut from sums over the parts of a graph."""
+    cuts = torch.zeros(config.n_clusters, dtype=torch.float64)
+    sizes, total = cuts.clone(), torch.zeros((), dtype=torch.float64)
+    for part in parts:
+        cuts += cluster_cuts(part.graph.weight, part.labels, config.n_clusters).cpu()
+        sizes += torch.bincount(part.labels[: part.n_core], minlength=config.n_clusters).cpu()
+        total += part.graph.weight.values().double().sum().cpu()
+    objective = hard_objective_of_sums(cuts, sizes, total, config.train.balance_weight)
+    ratio_cut = torch.where(cuts > 0, 0.5 * cuts / sizes, 0.0).sum()
+    return _Score(float(objective), float(ratio_cut), sizes.long().numpy())
+
+
+def new_assigner(origin: Tensor, scale: float, config: FitConfig, generator: Generator) -> Assigner:
+    """An untrained assigner of features with that origin and scale."""
+    assigner = Assigner(
+        len(origin), config.n_clusters, config.hidden, config.bottleneck, generator=generator
+    )
+    assigner.standardize(origin, scale)
+    return assigner
+
+
+def measure_features(features: Any, seed: int = 0) -> tuple[Tensor, float]:
+    """Mean row, and root mean square deviation over all columns, of a sample of the rows.
+
+    >>> origin, scale = measure_features(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+    >>> origin.tolist(), round(scale, 4)
+    ([2.0, 5.0], 0.7071)
+    """
+    features = as_features(features)
+    n_samples = features.shape[0]
+    rows: Tensor | slice = slice(None)
+    if n_samples > _MEASURED_ROWS:
+        drawn = np.random.default_rng(seed).choice(n_samples, _MEASURED_ROWS, replace=False)
+        rows = torch.from_numpy(np.sort(drawn))
+    sample = gather_rows(features, rows)
+    if sample.layout == torch.sparse_csr:
+        # columns are added up without a dense copy; the deviation follows from the squares
+        origin = torch.zeros(sample.shape[1], dtype=torch.float64)
+        origin.index_add_(0, sample.col_indices(), sample.values().double())
+        origin /= sample.shape[0]
+        square = sample.values().double().square().sum() / sample.numel() - origin.square().mean()
+    else:
+        origin = sample.mean(0, dtype=torch.float64)
+        square = (sample - origin).square_().mean()
+    scale = float(square.clamp_min(0).sqrt())
+    # rows that are all the same have no scale
+    return origin.float(), scale if scale > 0 and np.isfinite(scale) else 1.0
+
+
+def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
+    """Neighbours by default: a tenth of a cluster, within limits.
+
+    No more than 150, which images wanted; no more than make 20 million links (or 15 a row), which
+    keeps the graph near a gigabyte; at least 10, and below ``n_samples``.
+
+    >>> sizes = (50, 3), (13_000, 77), (60_000, 10), (10**7, 100)
+    >>> [choose_n_neighbors(n_samples, n_clusters) for n_samples, n_clusters in sizes]
+    [10, 16, 150, 15]
+    """
+    wanted = min(150, n_samples // (10 * n_clusters), max(15, 20_000_000 // n_samples))
+    return max(1, min(max(10, wanted), n_samples - 1))
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name; ``"auto"`` is CUDA where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"device={name!r} cannot be used: {reason}") from error
+    return device

@@ -1,0 +1,528 @@
+"""A fit as a folder: every stage writes its files and is skipped where they are valid.
+
+::
+
+    plan.json         what is fitted to what, and whether in memory or on disk
+    graph/            in memory: the graph, mapped while it is trained on
+    blocks/ pairs/    on disk: blocks of the graph, and pairs drawn from them
+    checkpoint/       every start as it goes
+    model/            the assigner that was kept
+    history.parquet   its training, a row per ten steps
+    result.json       written last: scores, sizes, seconds
+
+A killed run is finished by calling it again, with the same numbers. Under torch.distributed the
+first process writes and the others wait; the folder must be one that all of them see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import distributed
+
+import prcut
+from prcut.assigner import Assigner
+from prcut.blocks import BlockConfig, build_blocks, open_blocks
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.fitting import (
+    Fit,
+    FitConfig,
+    choose_device,
+    choose_n_neighbors,
+    fit_graph,
+    fit_shards,
+)
+from prcut.graph import SimilarityGraph
+from prcut.graph_folder import GRAPH_RECORD, load_graph, save_graph
+from prcut.memory import available_memory, bytes_in_memory, choose_block_rows, readable_bytes
+from prcut.model_folder import load_model, save_model
+from prcut.neighbors import Metric
+from prcut.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.progress import Progress
+from prcut.similarity import Similarity, build_graph
+from prcut.sources import Source, open_source, read_all
+from prcut.storage import Folder
+from prcut.train_state import Record, TrainState
+
+__all__ = ["GraphConfig", "Mode", "RunResult", "choose_mode", "fit_run", "graph_run", "read_plan"]
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 1
+Mode = Literal["memory", "disk"]
+# of the memory that is free, the share that a run takes for granted
+_USABLE_MEMORY = 0.6
+# pairs on disk: as many as training sees, within these numbers per anchor
+_PAIRS_PER_ANCHOR = 4, 32
+# decided when a run begins, whatever the machine looks like when it is resumed
+_SETTLED = ("data", "mode", "block_rows")
+
+
+class GraphConfig(NamedTuple):
+    """What decides a graph, besides the data: see :func:`prcut.similarity.build_graph`."""
+
+    n_neighbors: int = 15
+    metric: Metric = "euclidean"
+    similarity: Similarity = "binary"
+    seed: int = 0
+
+
+class RunResult(NamedTuple):
+    """What a run ended with; ``result.json`` holds all but path and assigner.
+
+    Attributes
+    ----------
+    path : str
+    assigner : Assigner
+    mode : {"memory", "disk"}
+        Where the graph was.
+    n_samples, n_features, n_clusters : int
+    used_clusters : int
+        That have rows.
+    objective, ratio_cut : float
+        Of the hard assignment.
+    n_steps : int
+        Of the start that was kept.
+    seconds : dict
+        Per stage, of the call that finished it.
+    """
+
+    path: str
+    assigner: Assigner
+    mode: Mode
+    n_samples: int
+    n_features: int
+    n_clusters: int
+    used_clusters: int
+    objective: float
+    ratio_cut: float
+    n_steps: int
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What every stage needs to know."""
+
+    path: str
+    source: Source
+    data: Any
+    graph: GraphConfig
+    mode: Mode
+    block_rows: int
+    on_progress: Callable[[Progress], None] | None
+
+    @property
+    def folder(self) -> Folder:
+        """Where the run is."""
+        return Folder(self.path)
+
+    @property
+    def key(self) -> str:
+        """Changes with whatever changes the graph."""
+        content = json.dumps([self.source.fingerprint, *self.graph])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def fit_run(
+    data: Any,
+    path: str | Path,
+    config: FitConfig,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | None = None,
+    device: str = "auto",
+    on_progress: Callable[[Progress], None] | None = None,
+    on_record: Callable[[int, Record], None] | None = None,
+) -> RunResult:
+    """Fit an assigner in the folder ``path``, or finish what an earlier call began.
+
+    Parameters
+    ----------
+    data : array, or path or URI of a .npy file, a Parquet file, or a folder of Parquet files
+        See :func:`prcut.sources.open_source`, also for ``column`` and ``id_column``.
+    path : str or path
+        A folder of its own, local or a URI of any pyarrow filesystem.
+    config : FitConfig
+    memory : int, optional
+        Bytes that data and graph may take; by default 0.6 of what is free. What needs more goes
+        through blocks and pairs on disk.
+    device : str
+        ``"auto"`` is CUDA where there is one.
+    on_progress, on_record : callables, optional
+        As for :func:`prcut.blocks.build_blocks` and :func:`prcut.fitting.fit_graph`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+    >>> config = FitConfig.of("default", 2, n_neighbors=8, max_steps=50, n_init=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fit_run(rows, folder, config, device="cpu")
+    >>> result.mode, result.n_samples, result.used_clusters
+    ('memory', 100, 2)
+    """
+    source = open_source(data, column=column, id_column=id_column)
+    _check(source, config)
+    chosen = choose_device(device)
+    where = _absolute(path)
+    folder = Folder(where)
+    graph = GraphConfig(
+        config.n_neighbors or choose_n_neighbors(source.n_samples, config.n_clusters),
+        config.metric,
+        config.similarity,  # type: ignore[arg-type]  # checked to be a name
+        config.train.seed,
+    )
+    if _is_leader():
+        plan = _describe(source, config)
+        if folder.exists("plan.json"):
+            begun = read_plan(folder)
+            plan |= {name: begun[name] for name in _SETTLED if name in begun}
+        else:
+            mode, block_rows = _choose(source, graph, memory)
+            name = None if isinstance(data, np.ndarray) else _absolute(data)
+            plan |= {"data": name, "mode": mode, "block_rows": block_rows}
+        if plan.get("mode") == "disk":
+            _refuse_on_disk(config)
+        folder.start(plan)
+    _wait()
+    begun = read_plan(folder)
+    if (earlier := _finished(where)) is not None:
+        _LOG.info("%s is finished already", where)
+        return earlier
+    run = _Run(where, source, data, graph, begun["mode"], begun["block_rows"], on_progress)
+    seconds: dict[str, float] = {}
+    fit = _train(run, config, chosen, on_record, seconds)
+    result = _result(run, fit, seconds)
+    if _is_leader():
+        _save(run, fit, result, _describe(source, config))
+    _wait()
+    return result
+
+
+def graph_run(
+    data: Any,
+    path: str | Path,
+    config: GraphConfig,
+    *,
+    column: str | None = None,
+    memory: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Mode:
+    """The graph stage alone: a graph or, where it would not fit in memory, blocks in ``path``.
+
+    Parameters are those of :func:`fit_run`. The folder is read by
+    :func:`prcut.graph_folder.load_graph` or :func:`prcut.blocks.open_blocks`.
+
+    Returns
+    -------
+    {"memory", "disk"}
+        Where the graph was built: a graph folder, or blocks.
+    """
+    source = open_source(data, column=column)
+    _check_names(config)
+    folder = Folder(path)
+    _check_free(folder)
+    mode, block_rows = _begun_graph(folder) or _choose(source, config, memory)
+    run = _Run(_absolute(path), source, data, config, mode, block_rows, on_progress)
+    if mode == "disk":
+        build_blocks(data, path, _block_config(run), column=column, on_progress=on_progress)
+        return mode
+    folder.start({**config._asdict(), "fingerprint": source.fingerprint, "format": _FORMAT})
+    if not folder.is_sealed(GRAPH_RECORD, run.key):
+        _make_graph(run, folder, read_all(source))
+    return mode
+
+
+def choose_mode(needed: int, memory: int) -> Mode:
+    """In memory where what is needed fits, else through blocks on disk.
+
+    >>> choose_mode(bytes_in_memory(1_000_000, 128, 4, 15), memory=8 * 10**9)
+    'memory'
+    >>> choose_mode(bytes_in_memory(100_000_000, 128, 4, 15), memory=8 * 10**9)
+    'disk'
+    """
+    return "memory" if needed <= memory else "disk"
+
+
+def read_plan(folder: Folder) -> dict[str, Any]:
+    """The plan of a run that was begun; refused where there is none, or one of a later format."""
+    if not folder.exists("plan.json"):
+        raise InvalidInputError(f"{folder.path} is not a run folder (no plan.json).")
+    plan = folder.read_json("plan.json")
+    if not isinstance(plan, dict) or plan.get("kind") != "run":
+        raise InvalidInputError(f"{folder.path} is not a run folder; its plan.json is another's.")
+    if not isinstance(plan.get("format"), int):
+        raise CorruptFileError(f"{folder.path}/plan.json lacks 'format'.")
+    if plan["format"] > _FORMAT:
+        raise InvalidInputError(
+            f"{folder.path} has format {plan['format']}, this version reads up to {_FORMAT}; "
+            "upgrade prcut."
+        )
+    return plan
+
+
+# -- the plan --------------------------------------------------------------------------------
+
+
+def _check(source: Source, config: FitConfig) -> None:
+    if source.n_samples < config.n_clusters:
+        raise InvalidInputError(
+            f"n_samples={source.n_samples} should be >= n_clusters={config.n_clusters}."
+        )
+    if source.n_features == 0:
+        raise InvalidInputError("data has n_features=0 columns, expected at least one.")
+    _check_names(config)
+
+
+def _check_names(config: FitConfig | GraphConfig) -> None:
+    for name, known in (("metric", get_args(Metric)), ("similarity", get_args(Similarity))):
+        if getattr(config, name) not in known:
+            raise InvalidInputError(
+                f"{name}={getattr(config, name)!r} must be one of {', '.join(known)}."
+            )
+
+
+def _check_free(folder: Folder) -> None:
+    """Refuse a folder that holds what no plan speaks of."""
+    if folder.names() and not folder.exists("plan.json"):
+        raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
+
+
+def _refuse_on_disk(config: FitConfig) -> None:
+    if config.pairs != "walk":
+        raise InvalidInputError(
+            f"pairs={config.pairs!r} (the paper's) needs the graph in memory, and it does not fit; "
+            "raise memory or use preset='default'."
+        )
+
+
+def _absolute(path: str | Path) -> str:
+    """A path that means the same in every folder; a URI stays as it is."""
+    return str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
+
+
+def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
+    """What a run is about, one name each, so that an error can say which one differs."""
+    options = asdict(config)
+    return {
+        "kind": "run",
+        "format": _FORMAT,
+        "fingerprint": source.fingerprint,
+        "column": getattr(source, "column", None),
+        "id_column": getattr(source, "id_column", None),
+        "n_samples": source.n_samples,
+        "n_features": source.n_features,
+        **options.pop("train"),
+        **options,
+    }
+
+
+def _choose(source: Source, graph: GraphConfig, memory: int | None) -> tuple[Mode, int]:
+    """In memory or on disk, and the rows of a block."""
+    usable = int(_USABLE_MEMORY * available_memory()) if memory is None else memory
+    sizes = source.n_features, source.dtype.itemsize, graph.n_neighbors
+    n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    needed = bytes_in_memory(source.n_samples, *sizes, n_processes=n_processes)
+    mode = choose_mode(needed, usable)
+    _LOG.info(
+        "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "
+        "built %s",
+        f"{source.n_samples:,}",
+        f"{source.n_features:,}",
+        graph.n_neighbors,
+        readable_bytes(needed),
+        readable_bytes(usable),
+        "in memory" if mode == "memory" else "on disk, block by block",
+    )
+    return mode, choose_block_rows(usable, *sizes, halo=BlockConfig.halo)
+
+
+# -- stages ----------------------------------------------------------------------------------
+
+
+def _train(
+    run: _Run,
+    config: FitConfig,
+    device: torch.device,
+    on_record: Callable[[int, Record], None] | None,
+    seconds: dict[str, float],
+) -> Fit:
+    """Graph and training, whichever way; ``seconds`` gets the time of each."""
+    checkpoint = run.folder / "checkpoint"
+    if run.mode == "memory":
+        with _timed(seconds, "graph"):
+            graph, features = _graph_stage(run)
+        with _timed(seconds, "training"):
+            return fit_graph(
+                graph,
+                features,
+                config,
+                device=device,
+                checkpoint=checkpoint,
+                on_record=on_record,
+            )
+    with _timed(seconds, "graph"):
+        _blocks_stage(run, config)
+        shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
+    with _timed(seconds, "training"):
+        return fit_shards(
+            shards, blocks, config, device=device, checkpoint=checkpoint, on_record=on_record
+        )
+
+
+def _graph_stage(run: _Run) -> tuple[SimilarityGraph, np.ndarray]:
+    """The graph, mapped, and the features."""
+    features = read_all(run.source)
+    folder = run.folder / "graph"
+    if _is_leader() and not folder.is_sealed(GRAPH_RECORD, run.key):
+        _make_graph(run, folder, features)
+    _wait()
+    return load_graph(folder, verify=False), features
+
+
+def _make_graph(run: _Run, folder: Folder, features: np.ndarray) -> None:
+    config = run.graph
+    _LOG.info("finding %d neighbours of %s rows", config.n_neighbors, f"{len(features):,}")
+    graph = build_graph(
+        features,
+        config.n_neighbors,
+        metric=config.metric,
+        similarity=config.similarity,
+        seed=config.seed,
+    )
+    save_graph(folder, graph, {"key": run.key, **config._asdict()})
+
+
+def _begun_graph(folder: Folder) -> tuple[Mode, int] | None:
+    """As :func:`_choose`, of what an earlier call began."""
+    if not folder.exists("plan.json"):
+        return None
+    plan = folder.read_json("plan.json")
+    if "config" in plan:
+        return "disk", int(plan["config"]["block_rows"])
+    return "memory", 0
+
+
+def _block_config(run: _Run) -> BlockConfig:
+    graph = run.graph
+    return BlockConfig(
+        n_neighbors=graph.n_neighbors,
+        metric=graph.metric,
+        block_rows=run.block_rows,
+        seed=graph.seed,
+    )
+
+
+def _blocks_stage(run: _Run, config: FitConfig) -> None:
+    """Blocks, and the pairs drawn from them."""
+    if _is_leader():
+        blocks = build_blocks(
+            run.data,
+            f"{run.path}/blocks",
+            _block_config(run),
+            column=getattr(run.source, "column", None),
+            on_progress=run.on_progress,
+        )
+        n_anchors = sum(record["n_anchors"] for record in blocks.records)
+        wanted = config.train.max_steps * config.train.batch_size // n_anchors
+        least, most = _PAIRS_PER_ANCHOR
+        shards = ShardConfig(
+            pairs_per_anchor=min(most, max(least, wanted)),
+            n_steps=config.walk_length,
+            similarity=run.graph.similarity,
+            seed=config.train.seed,
+        )
+        write_pair_shards(blocks, f"{run.path}/pairs", shards, on_progress=run.on_progress)
+    _wait()
+
+
+# -- the result ------------------------------------------------------------------------------
+
+
+def _result(run: _Run, fit: Fit, seconds: dict[str, float]) -> RunResult:
+    return RunResult(
+        path=run.path,
+        assigner=fit.assigner,
+        mode=run.mode,
+        n_samples=run.source.n_samples,
+        n_features=run.source.n_features,
+        n_clusters=fit.assigner.n_clusters,
+        used_clusters=int((fit.cluster_sizes > 0).sum()),
+        objective=fit.objective,
+        ratio_cut=fit.ratio_cut,
+        n_steps=fit.state.step,
+        seconds=seconds,
+    )
+
+
+def _save(run: _Run, fit: Fit, result: RunResult, about: Mapping[str, Any]) -> None:
+    figures = result._asdict()
+    del figures["assigner"], figures["path"]
+    save_model(f"{run.path}/model", fit.assigner, {"run": dict(about), "result": figures})
+    _save_history(run.folder, fit.state)
+    extra = {"format": _FORMAT, "history": "history.parquet", "prcut": prcut.__version__}
+    run.folder.write_json("result.json", {**figures, **extra})
+
+
+def _save_history(folder: Folder, state: TrainState) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    history = state.history
+    sizes = pa.array(history.pop("cluster_sizes").astype(np.float32).ravel())
+    columns = {name: pa.array(values) for name, values in history.items()}
+    columns["cluster_sizes"] = pa.FixedSizeListArray.from_arrays(sizes, state.n_clusters)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    folder.write_bytes("history.parquet", iter([memoryview(sink.getvalue())]))
+
+
+def _finished(path: str) -> RunResult | None:
+    """What an earlier call ended with, or None where it did not end or its model is not whole."""
+    folder = Folder(path)
+    if not folder.exists("result.json"):
+        return None
+    try:
+        content = folder.read_json("result.json")
+        assigner, _ = load_model(f"{path}/model")
+        fields = {name: content[name] for name in RunResult._fields[2:]}
+    except (CorruptFileError, InvalidInputError, KeyError, TypeError) as error:
+        _LOG.warning("the result in %s is made again: %s", path, error)
+        return None
+    return RunResult(path, assigner, **fields)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    seconds[stage] = round(time.monotonic() - start, 3)
+
+
+# -- processes -------------------------------------------------------------------------------
+
+
+def _is_distributed() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _is_leader() -> bool:
+    return not _is_distributed() or distributed.get_rank() == 0
+
+
+def _wait() -> None:
+    """Until every process is here."""
+    if _is_distributed():
+        distributed.barrier()

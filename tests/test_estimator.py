@@ -1,0 +1,462 @@
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut
+from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
+from prcut.objective import hard_objective
+
+pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+
+
+def quick(n_clusters: int = 3, **parameters: Any) -> PRCut:
+    quickly = {"max_steps": 200, "n_init": 1, "learning_rate": 5e-3, "random_state": 0}
+    return PRCut(n_clusters, **{**quickly, **parameters})
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    return make_blobs(240, 4, centers=3, cluster_std=0.6, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(blobs: tuple[np.ndarray, np.ndarray]) -> PRCut:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        return quick().fit(blobs[0])
+
+
+# -- scikit-learn's own checks: none is expected to fail ----------------------------------------
+
+
+# 4 clusters: check_estimator_sparse_* want as many columns of predict_proba as their y has classes
+@parametrize_with_checks([quick(4, max_steps=100, learning_rate=0.02)])
+def test_scikit_learn(estimator: PRCut, check: Any) -> None:
+    check(estimator)
+
+
+def test_pipeline_and_grid_search(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, labels = blobs
+    pipeline = make_pipeline(PCA(2, random_state=0), quick())
+    assert adjusted_rand_score(labels, pipeline.fit_predict(rows)) == 1
+    search = GridSearchCV(pipeline, {"prcut__balance_weight": [0.5, 2.0]}, cv=2).fit(rows)
+    assert search.best_score_ > 0.9
+    assert set(search.best_params_) == {"prcut__balance_weight"}
+
+
+def test_clone_keeps_parameters_and_forgets_the_fit(fitted: PRCut) -> None:
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not hasattr(copy, "labels_")
+    with pytest.raises(NotFittedError, match="instance is not fitted yet"):
+        copy.predict([[0.0] * 4])
+
+
+def test_output_as_a_data_frame(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(blobs[0], columns=list("abcd"))
+    model = quick().set_output(transform="pandas").fit(frame)
+    out = model.transform(frame)
+    assert out.columns.tolist() == ["prcut0", "prcut1", "prcut2"]
+    assert model.feature_names_in_.tolist() == list("abcd")
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_joblib_and_processes(
+    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    loaded = joblib.load(tmp_path / "model.joblib")
+    np.testing.assert_array_equal(loaded.predict(blobs[0]), fitted.labels_)
+    seeds = joblib.Parallel(n_jobs=2)(
+        joblib.delayed(quick(random_state=seed).fit_predict)(blobs[0]) for seed in (0, 0)
+    )
+    np.testing.assert_array_equal(seeds[0], fitted.labels_)
+    np.testing.assert_array_equal(seeds[1], fitted.labels_)
+
+
+# -- what a fit leaves ---------------------------------------------------------------------------
+
+
+def test_attributes(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, labels = blobs
+    assert adjusted_rand_score(labels, fitted.labels_) == 1
+    assert fitted.labels_.dtype == np.int64
+    assert fitted.n_features_in_ == 4
+    assert fitted.n_steps_ == fitted.history_["step"][-1]
+    assert not hasattr(fitted, "probs_")
+    probs = fitted.predict_proba(rows)
+    assert probs.dtype == np.float32
+    np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(probs.argmax(1), fitted.labels_)
+    graph = build_graph(rows, 10)
+    found = torch.from_numpy(fitted.labels_)
+    assert fitted.ratio_cut_ == pytest.approx(ratio_cut(graph.weight, found, 3).item())
+    assert fitted.objective_ == pytest.approx(hard_objective(graph.weight, found, 3).item())
+    assert fitted.score(rows) == pytest.approx(1 - fitted.objective_ / 2)
+
+
+def test_probs_on_request(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    model = quick(store_probs=True).fit(blobs[0])
+    np.testing.assert_array_equal(model.probs_, model.predict_proba(blobs[0]))
+
+
+def test_transform_gives_the_bottleneck_or_the_logits(
+    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rows = blobs[0]
+    np.testing.assert_array_equal(fitted.transform(rows).argmax(1), fitted.labels_)
+    model = quick(hidden=(16,), bottleneck=2).fit(rows)
+    assert model.transform(rows).shape == (240, 2)
+    assert model.get_feature_names_out().tolist() == ["prcut0", "prcut1"]
+
+
+def test_the_start_with_the_lowest_objective_is_kept() -> None:
+    rows, _ = make_blobs(200, 2, centers=6, cluster_std=1.5, random_state=1)
+    model = quick(6, learning_rate=0.05, max_steps=100)
+    objective = [model.set_params(n_init=n).fit(rows).objective_ for n in (1, 2, 4)]
+    assert objective[0] >= objective[1] >= objective[2]
+    assert objective[0] > objective[2]
+
+
+def test_same_seed_same_labels_and_other_seeds_other_starts(
+    blobs: tuple[np.ndarray, np.ndarray],
+) -> None:
+    one, two, other = (quick(random_state=seed).fit(blobs[0]) for seed in (1, 1, 2))
+    for name, values in one.history_.items():
+        np.testing.assert_array_equal(values, two.history_[name])
+    assert (one.history_["objective"] != other.history_["objective"]).any()
+
+
+# -- kinds of input ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+def test_dtypes(blobs: tuple[np.ndarray, np.ndarray], dtype: type) -> None:
+    rows = (10 * blobs[0]).astype(dtype)
+    model = quick().fit(rows)
+    assert adjusted_rand_score(blobs[1], model.labels_) == 1
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+
+
+@pytest.mark.parametrize("kind", [csr_array, csr_matrix])
+def test_sparse_rows_give_what_dense_rows_give(
+    blobs: tuple[np.ndarray, np.ndarray], kind: type
+) -> None:
+    rows = np.where(np.abs(blobs[0]) < 1, 0, blobs[0])
+    dense, sparse = quick().fit(rows), quick().fit(kind(rows))
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    np.testing.assert_allclose(
+        sparse.predict_proba(kind(rows)), dense.predict_proba(rows), atol=1e-4
+    )
+
+
+def test_memory_maps_are_read_in_place(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", blobs[0].astype(np.float32))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    model = quick().fit(rows)
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+
+
+def test_the_unit_and_origin_of_the_features_do_not_matter(
+    blobs: tuple[np.ndarray, np.ndarray],
+) -> None:
+    rows = blobs[0]
+    for other in (1000 * rows, 1e-3 * rows, rows + 1000):
+        assert adjusted_rand_score(blobs[1], quick().fit_predict(other)) == 1
+
+
+def test_a_graph_in_place_of_neighbours(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, _ = blobs
+    halves = (np.arange(240) % 2).astype(np.int64)  # the graph knows better than the features
+    features = np.c_[rows, 10 * halves]
+    graph = SimilarityGraph.from_labels(torch.from_numpy(halves))
+    by_graph = quick(2, max_steps=400).fit(features, graph=graph)
+    assert adjusted_rand_score(halves, by_graph.labels_) == 1
+    same = quick(2, max_steps=400).fit(features, graph=graph.to_scipy())
+    np.testing.assert_array_equal(same.labels_, by_graph.labels_)
+
+
+def test_precomputed_similarities(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, labels = blobs
+    similarity = build_graph(rows, 10).to_scipy()
+    for matrix in (similarity, similarity.toarray()):
+        model = quick(affinity="precomputed").fit(matrix)
+        assert adjusted_rand_score(labels, model.labels_) == 1
+        assert adjusted_rand_score(labels, model.predict(matrix)) == 1
+        assert model.predict_proba(matrix[:5]).shape == (5, 3)
+        assert model.score(matrix) > 0.9
+
+
+def test_a_stream_is_followed_and_clusters_keep_their_numbers() -> None:
+    centers = np.array([[0.0, 0], [6, 0], [0, 6]])
+    rng = np.random.default_rng(0)
+
+    def part(shift: float) -> tuple[np.ndarray, np.ndarray]:
+        labels = rng.integers(3, size=300)
+        return centers[labels] + shift + rng.normal(0, 0.5, (300, 2)), labels
+
+    model = quick()
+    for _ in range(20):
+        rows, labels = part(0.0)
+        model.partial_fit(rows)
+    assert adjusted_rand_score(labels, model.labels_) == 1
+    number = {int(y): int(c) for y, c in zip(labels, model.labels_, strict=True)}
+    for step in range(20):
+        rows, labels = part(0.1 * step)
+        model.partial_fit(rows)
+        assert model.labels_.tolist() == [number[int(y)] for y in labels]
+    assert model.n_steps_ == 400
+    assert model.history_["step"][-1] == 400
+
+
+def test_partial_fit_goes_on_from_fit(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    model = clone(fitted).fit(blobs[0])
+    steps = model.n_steps_
+    model.partial_fit(blobs[0])
+    assert model.n_steps_ > steps
+    np.testing.assert_array_equal(model.labels_, fitted.labels_)
+
+
+def test_presets(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    model = quick(preset="paper", max_steps=None, learning_rate=0.01, n_neighbors=10)
+    model.set_params(max_steps=150).fit(blobs[0])
+    assert adjusted_rand_score(blobs[1], model.labels_) == 1
+
+
+def test_one_cluster(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    model = quick(1).fit(blobs[0])
+    assert (model.labels_ == 0).all()
+    assert model.objective_ == model.ratio_cut_ == 0
+    assert model.score(blobs[0]) == 0
+
+
+# -- saving --------------------------------------------------------------------------------------
+
+
+def test_save_and_load(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    loaded = PRCut.load(tmp_path / "model")
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(blobs[0]), fitted.predict_proba(blobs[0]))
+    np.testing.assert_array_equal(loaded.labels_, fitted.labels_)
+    assert loaded.objective_ == fitted.objective_
+    assert loaded.n_features_in_ == 4
+    for name, values in fitted.history_.items():
+        np.testing.assert_array_equal(loaded.history_[name], values)
+    loaded.partial_fit(blobs[0])  # a loaded model learns on
+    np.testing.assert_array_equal(loaded.labels_, fitted.labels_)
+    assert not [
+        p for p in (tmp_path / "model").iterdir() if "pickle" in p.name or p.suffix == ".pt"
+    ]
+
+
+def test_names_functions_and_generators_are_saved_as_far_as_json_can(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(blobs[0], columns=list("abcd"))
+    model = quick(
+        similarity=lambda a, b: np.ones(len(a)),
+        random_state=np.random.RandomState(0),
+        n_neighbors=np.int64(10),
+        hidden=(8,),
+    ).fit(frame)
+    model.save(tmp_path)
+    loaded = PRCut.load(tmp_path)
+    assert loaded.feature_names_in_.tolist() == list("abcd")
+    np.testing.assert_array_equal(loaded.predict(frame), model.labels_)
+    with pytest.raises(InvalidInputError, match="similarity='function' must be"):
+        loaded.score(frame)
+
+
+def test_precomputed_models_are_saved_too(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    similarity = build_graph(blobs[0], 10).to_scipy()
+    model = quick(affinity="precomputed").fit(similarity)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(
+        PRCut.load(tmp_path).predict(similarity), model.predict(similarity)
+    )
+    for call in (lambda: model.export_onnx(tmp_path / "x.onnx"), lambda: model.push_to_hub("x/y")):
+        with pytest.raises(InvalidInputError, match="predicts by the rows of fit"):
+            call()
+
+
+def test_a_changed_file_of_labels_is_told(fitted: PRCut, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    content = bytearray((tmp_path / "fit.safetensors").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "fit.safetensors").write_bytes(content)
+    with pytest.raises(CorruptFileError, match="does not match the checksum"):
+        PRCut.load(tmp_path)
+
+
+def test_a_strangers_description_sets_nothing_else(fitted: PRCut, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["description"]["parameters"]["__class__"] = "x"
+    config["description"]["fitted"]["predict"] = "x"
+    config["description"]["fitted"]["_graph"] = "x"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded = PRCut.load(tmp_path)
+    assert callable(loaded.predict)
+    assert callable(loaded._graph)
+    config["description"]["parameters"] = config["description"]["fitted"] = [1]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert PRCut.load(tmp_path).n_clusters == 3
+
+
+def test_from_pretrained_takes_a_folder(
+    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    fitted.save(tmp_path)
+    loaded = PRCut.from_pretrained(str(tmp_path))
+    np.testing.assert_array_equal(loaded.predict(blobs[0]), fitted.labels_)
+
+
+def test_onnx_gives_the_same_labels(
+    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="needs the extra 'onnx'")
+    pytest.importorskip("onnx", reason="needs the extra 'onnx'")
+    fitted.export_onnx(tmp_path / "model.onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    rows = blobs[0].astype(np.float32)
+    probs, labels = session.run(["probs", "labels"], {"features": rows})
+    np.testing.assert_array_equal(labels, fitted.labels_)
+    np.testing.assert_allclose(probs, fitted.predict_proba(rows), atol=1e-5)
+
+
+# -- every error, with its wording ---------------------------------------------------------------
+
+ROWS = np.random.default_rng(0).normal(size=(20, 3))
+NAN = np.where(np.arange(60).reshape(20, 3) == 7, np.nan, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rows", "message"),
+    [
+        ({"n_clusters": 0}, ROWS, "n_clusters=0 must be a whole number >= 1."),
+        ({"n_clusters": 2.5}, ROWS, "n_clusters=2.5 must be a whole number >= 1."),
+        ({"n_clusters": 21}, ROWS, "n_samples=20 should be >= n_clusters=21."),
+        ({"preset": "fast"}, ROWS, "preset='fast' must be 'default' or 'paper'."),
+        ({"affinity": "rbf"}, ROWS, "affinity='rbf' must be 'nearest_neighbors' or 'precomputed'."),
+        ({"n_neighbors": 0}, ROWS, "n_neighbors=0 must be a whole number >= 1."),
+        ({"n_neighbors": 20}, ROWS, "n_neighbors=20 must be < n_samples=20"),
+        ({"metric": "l1"}, ROWS, "metric='l1' must be"),
+        ({"similarity": "rbf"}, ROWS, "similarity='rbf' must be"),
+        ({"balance_weight": -1}, ROWS, "balance_weight=-1 must be >= 0."),
+        ({"walk_length": 0}, ROWS, "walk_length=0 must be a whole number >= 1."),
+        ({"max_steps": 0}, ROWS, "max_steps=0 must be a whole number >= 1."),
+        ({"batch_size": 0}, ROWS, "batch_size=0 must be a whole number >= 1."),
+        ({"batch_size": 30}, ROWS, "batch_size=30 must be a multiple of n_streams=8"),
+        ({"learning_rate": 0}, ROWS, "learning_rate=0 must be > 0."),
+        ({"n_init": 0}, ROWS, "n_init=0 must be a whole number >= 1."),
+        ({"hidden": (0,)}, ROWS, "hidden=0 must be a whole number >= 1."),
+        ({"bottleneck": 0}, ROWS, "bottleneck=0 must be a whole number >= 1."),
+        ({"precision": "int8"}, ROWS, "precision='int8' must be 'float32' or 'bfloat16'."),
+        ({"device": "abacus"}, ROWS, "device='abacus' cannot be used: "),
+        ({}, NAN, "Input X contains NaN."),
+        ({}, np.where(np.isnan(NAN), np.inf, ROWS), "Input X contains infinity"),
+        ({}, ROWS[:1], "Found array with 1 sample(s)"),
+        ({}, ROWS[:0], "Found array with 0 sample(s)"),
+        ({}, ROWS[:, :0], "Found array with 0 feature(s)"),
+        ({}, ROWS[0], "Expected 2D array, got 1D array instead"),
+        ({}, ROWS + 1j, "Complex data not supported"),
+        ({}, 1e30 * ROWS, "so their distances leave float32; scale the features down."),
+        ({"affinity": "precomputed"}, ROWS, "expected"),
+        ({"affinity": "precomputed"}, np.triu(np.ones((5, 5))), "is not symmetric"),
+        (
+            {"affinity": "precomputed"},
+            ROWS[:3],
+            "similarities contain -0.704, expected values >= 0",
+        ),
+        ({"affinity": "precomputed"}, np.eye(5), "has no edges, so there are no pairs to draw"),
+    ],
+)
+def test_wrong_parameters_and_rows(parameters: dict[str, Any], rows: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(").replace(")", r"\)")):
+        quick(**parameters).fit(rows)
+
+
+def test_wrong_calls(fitted: PRCut) -> None:
+    with pytest.raises(ValueError, match="X has 3 features, but PRCut is expecting 4"):
+        fitted.predict(ROWS)
+    with pytest.raises(InvalidInputError, match=r"graph has n_samples=2 rows, X has 20; they must"):
+        quick().fit(ROWS, graph=SimilarityGraph.from_neighbors([[1], [0]]))
+    with pytest.raises(InvalidInputError, match="partial_fit needs features"):
+        quick(affinity="precomputed").partial_fit(np.eye(3))
+    with pytest.raises(InvalidInputError, match="does not exist; pass a folder that save_model"):
+        PRCut.load("nowhere")
+
+
+def test_a_remark_on_the_data_is_one_warning() -> None:
+    rows = np.repeat(ROWS, 3, axis=0)
+    with pytest.warns(DataWarning, match="rows repeat"):
+        quick().fit(rows)
+
+
+# -- what a person sees --------------------------------------------------------------------------
+
+
+def test_verbose_shows_the_cut_and_the_clusters_in_use() -> None:
+    script = (
+        "import numpy as np; from prcut import PRCut\n"
+        "rows = np.random.default_rng(0).normal(size=(100, 3))\n"
+        "PRCut(3, max_steps=30, n_init=2, verbose=True, random_state=0).fit(rows)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == ""
+    lines = run.stderr.splitlines()
+    assert lines[-1].startswith("training 2/2: 30/30  cut ")
+    assert "clusters 3/3  confidence 0." in lines[-1]
+    assert "\x1b" not in run.stderr
+
+
+def test_silent_by_default(capfd: pytest.CaptureFixture[str]) -> None:
+    quick(max_steps=20).fit(ROWS)
+    assert capfd.readouterr() == ("", "")
+
+
+# -- BERTopic ------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")  # of its own dependencies
+def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
+    bertopic = pytest.importorskip("bertopic", reason="needs bertopic")
+    from bertopic.dimensionality import BaseDimensionalityReduction
+
+    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
+    topics = bertopic.BERTopic(
+        embedding_model=None,
+        umap_model=BaseDimensionalityReduction(),
+        hdbscan_model=quick(5, metric="cosine", max_steps=400, n_init=2),
+    )
+    found, _ = topics.fit_transform(texts, embeddings)
+    assert set(found) == set(range(5))  # every text has a topic: no noise
+    assert adjusted_rand_score(bank_texts["labels"], found) > 0.5
+    assert len(topics.get_topic_info()) == 5
+    again, _ = topics.transform(texts[:20], embeddings[:20])
+    assert list(again) == list(found[:20])

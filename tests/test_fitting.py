@@ -1,0 +1,169 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from prcut import SimilarityGraph, build_blocks, build_graph, ratio_cut
+from prcut.blocks import BlockConfig
+from prcut.errors import InvalidInputError
+from prcut.fitting import (
+    FitConfig,
+    choose_device,
+    choose_n_neighbors,
+    fit_graph,
+    fit_shards,
+    measure_features,
+)
+from prcut.objective import hard_objective
+from prcut.pair_shards import ShardConfig, write_pair_shards
+from prcut.storage import Folder
+from prcut.train_state import Record, TrainConfig
+
+CONFIG = FitConfig.of("default", 3, max_steps=150, learning_rate=0.01, n_init=2)
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    rows, labels = make_blobs(900, 5, centers=3, cluster_std=1.5, random_state=0)
+    return rows.astype(np.float32), labels
+
+
+@pytest.fixture(scope="module")
+def graph(blobs: tuple[np.ndarray, np.ndarray]) -> SimilarityGraph:
+    return build_graph(blobs[0], 30, max_components=3)
+
+
+def test_the_best_start_with_its_figures(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    rows, labels = blobs
+    seen: dict[int, list[Record]] = {0: [], 1: []}
+    fit = fit_graph(graph, rows, CONFIG, on_record=lambda start, r: seen[start].append(r))
+    assert fit.labels is not None
+    assert adjusted_rand_score(labels, fit.labels) > 0.98
+    found = torch.from_numpy(fit.labels)
+    assert fit.objective == pytest.approx(hard_objective(graph.weight, found, 3).item())
+    assert fit.ratio_cut == pytest.approx(ratio_cut(graph.weight, found, 3).item())
+    assert fit.state.records in seen.values()
+    assert all(seen.values())
+
+
+def test_starts_are_saved_and_skipped_when_finished(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    first = fit_graph(graph, blobs[0], CONFIG, checkpoint=folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["start-0", "start-1"]
+    trained: list[int] = []
+    again = fit_graph(
+        graph, blobs[0], CONFIG, checkpoint=folder, on_record=lambda start, _: trained.append(start)
+    )
+    assert trained == []
+    assert again.objective == first.objective
+    np.testing.assert_array_equal(again.labels, first.labels)
+
+
+def test_rows_on_disk_are_fitted_like_rows_in_memory(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    rows, labels = blobs
+    config = BlockConfig(n_neighbors=30, block_rows=300, halo=3)
+    blocks = build_blocks(rows, tmp_path / "blocks", config)
+    shards = write_pair_shards(
+        blocks, tmp_path / "pairs", ShardConfig(pairs_per_anchor=20, n_steps=4)
+    )
+    fit = fit_shards(shards, blocks, CONFIG)
+    assert fit.labels is None
+    with torch.no_grad():
+        found = fit.assigner(torch.from_numpy(rows)).argmax(1)
+    assert adjusted_rand_score(labels, found) > 0.98
+    # the sum over blocks is the objective of the joined graph
+    joined = build_graph(rows, 30, similarity="mean", max_components=3)
+    expected = hard_objective(joined.weight, found, 3).item()
+    assert fit.objective == pytest.approx(expected, rel=0.02)
+    assert fit.ratio_cut == pytest.approx(ratio_cut(joined.weight, found, 3).item(), rel=0.02)
+
+
+def test_a_function_cannot_weigh_pairs_on_disk(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    blocks = build_blocks(blobs[0], tmp_path / "blocks", BlockConfig(n_neighbors=3))
+    shards = write_pair_shards(blocks, tmp_path / "pairs")
+    config = FitConfig(3, similarity=lambda a, b: np.ones(len(a)))
+    with pytest.raises(InvalidInputError, match="similarity must be a name where rows are on disk"):
+        fit_shards(shards, blocks, config)
+
+
+def test_uniform_pairs_of_few_rows(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    """The paper's batch is larger than the data: all rows are taken."""
+    config = FitConfig.of("paper", 3, max_steps=60, learning_rate=0.03)
+    fit = fit_graph(graph, blobs[0], config)
+    assert fit.labels is not None
+    assert adjusted_rand_score(blobs[1], fit.labels) > 0.98
+
+
+def test_presets() -> None:
+    ours, paper = FitConfig.of("default", 10), FitConfig.of("paper", 10, seed=3)
+    assert ours == FitConfig(10)
+    assert (paper.pairs, paper.n_init, paper.train) == ("uniform", 1, TrainConfig.paper(10, 3))
+    mixed = FitConfig.of("paper", 10, batch_size=512, metric="cosine", hidden=None)
+    assert (mixed.train.batch_size, mixed.metric, mixed.hidden) == (512, "cosine", ())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters=0 must be a whole number"),
+        ({"n_neighbors": 0}, "n_neighbors=0 must be a whole number"),
+        ({"n_init": 0}, "n_init=0 must be a whole number"),
+        ({"walk_length": 0}, "walk_length=0 must be a whole number"),
+        ({"pairs": "all"}, "pairs='all' must be 'walk' or 'uniform'"),
+    ],
+)
+def test_wrong_settings(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        FitConfig(**{"n_clusters": 3, **wrong})  # type: ignore[arg-type]
+
+
+def test_neighbours_stay_below_the_rows_and_above_nothing() -> None:
+    for n_samples in (2, 3, 10, 11, 1000, 10**5, 10**6, 10**9):
+        for n_clusters in (1, 10, 10_000):
+            chosen = choose_n_neighbors(n_samples, n_clusters)
+            assert 1 <= chosen < n_samples
+            assert chosen <= 150
+            assert n_samples * chosen <= max(2.1e7, 15 * n_samples)
+
+
+def test_origin_and_scale_of_dense_and_sparse_features() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(3, 2, (1000, 7)) * (rng.random((1000, 7)) < 0.3)
+    origin, scale = measure_features(rows)
+    np.testing.assert_allclose(origin, rows.mean(0), rtol=1e-5)
+    assert scale == pytest.approx(np.sqrt(((rows - rows.mean(0)) ** 2).mean()), rel=1e-5)
+    sparse_origin, sparse_scale = measure_features(csr_array(rows))
+    torch.testing.assert_close(sparse_origin, origin)
+    assert sparse_scale == pytest.approx(scale, rel=1e-5)
+    assert measure_features(np.ones((5, 2)))[1] == 1.0  # rows that are all the same
+
+
+def test_a_sample_is_enough_for_many_rows() -> None:
+    rows = np.random.default_rng(0).normal(1, 2, (200_000, 2)).astype(np.float32)
+    origin, scale = measure_features(rows)
+    np.testing.assert_allclose(origin, 1, atol=0.05)
+    assert scale == pytest.approx(2, rel=0.02)
+
+
+def test_devices() -> None:
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(InvalidInputError, match="device='gpu' cannot be used: "):
+        choose_device("gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(InvalidInputError, match="device='cuda' cannot be used: "):
+            choose_device("cuda")
