@@ -109,22 +109,26 @@ def test_processes_draw_the_batch_of_one(make_sampler: Callable[[], PairSampler]
 
 
 def gathering_threads() -> int:
-    return sum(thread.name.startswith("prcut-gather") for thread in threading.enumerate())
+    return sum(thread.name.startswith("prcut-draw") for thread in threading.enumerate())
 
 
 def test_closing_ends_the_thread(tmp_path: Path) -> None:
     stream = GatheredPairs(sampler(), memory_map(tmp_path)).stream(32)
     assert gathering_threads() == 0
     next(stream)
-    assert gathering_threads() == 1
+    assert gathering_threads() == 2
     stream.close()
     assert gathering_threads() == 0
 
 
-def test_rows_in_memory_need_no_thread() -> None:
+@pytest.mark.parametrize("n_idle", [0, 1])
+def test_rows_in_memory_are_drawn_ahead_where_a_core_is_idle(
+    n_idle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: torch.get_num_threads() + n_idle)
     with closing(GatheredPairs(sampler(), ROWS).stream(32)) as stream:
         next(stream)
-        assert gathering_threads() == 0
+        assert gathering_threads() == 2 * n_idle
 
 
 def test_errors_of_a_draw_reach_the_reader(tmp_path: Path) -> None:

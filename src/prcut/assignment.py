@@ -14,9 +14,9 @@ from prcut.batches import as_features, gather_rows
 
 __all__ = ["assign_labels", "assign_probs", "represent_rows", "row_chunks"]
 
-# numbers in a chunk's features and logits together (48 MB): smaller ones stay in the cache
-# longer, larger ones wait for each other's threads less often: measured at 128 and 1,000 columns
-_CHUNK_NUMBERS = 3 * 2**22
+# numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took half
+# as long again at 128 features and 1,000 clusters
+_CHUNK_NUMBERS = 2**21
 
 
 @torch.inference_mode()

@@ -7,11 +7,13 @@ same batch at a step to any number of processes together.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from contextlib import ExitStack, closing
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -33,8 +35,10 @@ __all__ = [
 ]
 
 
-# steps whose pairs are drawn at one go, in half the time that they take one by one
+# steps whose pairs are drawn at one go: sooner than one by one
 _STEPS_AHEAD = 8
+
+_T = TypeVar("_T")
 
 
 class FeatureBatch(NamedTuple):
@@ -85,8 +89,6 @@ class GatheredPairs:
 
     def __init__(self, sampler: PairSampler, features: Any = None) -> None:
         self.sampler = sampler
-        # rows in memory are gathered when they are used: where no core is idle, a thread that did
-        # it earlier cost a linear assigner a fifth of its step
         self._on_disk = isinstance(features, np.memmap)
         self.features = None if features is None else as_features(features)
 
@@ -100,11 +102,11 @@ class GatheredPairs:
         rank: int = 0,
         world_size: int = 1,
     ) -> Generator[FeatureBatch, None, None]:
-        """Batches without end; rows of a memory map are read while the batch before is used."""
+        """Batches without end, the next one made while the last is used where that pays."""
 
-        def drawn() -> Iterator[PairBatch]:
+        def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
-                yield from draw_steps(
+                yield draw_steps(
                     self.sampler,
                     batch_size,
                     seed,
@@ -119,16 +121,25 @@ class GatheredPairs:
             features = rows if self.features is None else gather_rows(self.features, rows)
             return FeatureBatch(features, *pairs[1:])
 
-        batches = map(gather, drawn())
-        yield from _read_ahead(batches) if self._on_disk else batches
+        # working ahead hides its time where a core is idle; where none is, it costs a little
+        has_idle_core = torch.get_num_threads() < (os.cpu_count() or 1) and world_size == 1
+        with ExitStack() as stack:
+
+            def ahead(made: Iterator[_T]) -> Iterator[_T]:
+                if not (self._on_disk or has_idle_core):
+                    return made
+                return stack.enter_context(closing(_read_ahead(made)))
+
+            # two of them: the pairs of several steps come at once, and rows would wait for them
+            yield from ahead(map(gather, chain.from_iterable(ahead(drawn()))))
 
 
-def _read_ahead(batches: Iterator[FeatureBatch]) -> Iterator[FeatureBatch]:
-    """The same batches, the next one made by a thread while the last is used."""
-    with ThreadPoolExecutor(1, thread_name_prefix="prcut-gather") as reader:
-        ahead = reader.submit(next, batches)
+def _read_ahead(made: Iterator[_T]) -> Generator[_T, None, None]:
+    """The same things, the next one made by a thread while the last is used."""
+    with ThreadPoolExecutor(1, thread_name_prefix="prcut-draw") as maker:
+        ahead = maker.submit(next, made)
         while True:
-            ready, ahead = ahead.result(), reader.submit(next, batches)
+            ready, ahead = ahead.result(), maker.submit(next, made)
             yield ready
 
 

@@ -91,14 +91,14 @@ class _SharePairs(PairSampler):
 
     @property
     @abstractmethod
-    def _n_shares(self) -> int:
-        """Numbers per pair."""
+    def _n_shares(self) -> tuple[int, int]:
+        """Numbers per pair: of 53 bits, for choices among all, and of 24, among a row's."""
 
     @abstractmethod
-    def _ends(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+    def _ends(self, fine: Tensor, coarse: Tensor) -> tuple[Tensor, Tensor]:
         """Rows of the sources, then of the targets, and their node weights.
 
-        ``shares`` are numbers in [0, 1), shape (_n_shares, n_pairs), float64.
+        ``fine`` and ``coarse`` are numbers in [0, 1), a row of n_pairs for each of ``_n_shares``.
         """
 
     def draw(self, batch_size: int, generator: Generator) -> PairBatch:
@@ -111,10 +111,16 @@ class _SharePairs(PairSampler):
         """As in :class:`PairSampler`, the rows of all sources before those of the targets."""
         check_positive_int("batch_size", batch_size)
         # one walk over all: a few hundred pairs take torch about as long as a few thousand
-        size = (self._n_shares, batch_size)
-        shares = torch.cat([_draw_shares(size, each) for batch in streams for each in batch], 1)
+        fine, coarse = (
+            torch.cat(
+                [_draw_shares((n, batch_size), each, dtype) for batch in streams for each in batch],
+                dim=1,
+            )
+            for n, dtype in zip(self._n_shares, (torch.float64, torch.float32), strict=True)
+        )
         rows, node_weight = (
-            ends.view(2, len(streams), -1).transpose(0, 1).flatten(1) for ends in self._ends(shares)
+            ends.view(2, len(streams), -1).transpose(0, 1).flatten(1)
+            for ends in self._ends(fine, coarse)
         )
         n_pairs = rows.shape[1] // 2
         position = torch.arange(2 * n_pairs, device=rows.device)
@@ -160,9 +166,10 @@ class GraphPairs(PairSampler):
     def _total(self) -> float:
         return float(self.graph.degree.sum())
 
-    def _relative_degree(self, rows: Tensor) -> Tensor:
+    @cached_property
+    def _relative_degree(self) -> Tensor:
         # over the mean degree: 1/degree of weights near 1e-40 would leave the range of float32
-        return self.graph.degree[rows] * (self.graph.n_samples / self._total)
+        return (self.graph.degree * (self.graph.n_samples / self._total)).float()
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +205,7 @@ class UniformPairs(GraphPairs):
         met = targets[place] == neighbor
         scale = (n_samples / batch_size) ** 2 / self._total
         rows = torch.cat([sources, targets])
-        node_weight = self._relative_degree(rows) if self.normalize else torch.ones(len(rows))
+        node_weight = self._relative_degree[rows] if self.normalize else torch.ones(len(rows))
         return PairBatch(
             rows=rows,
             source=position[met],
@@ -223,42 +230,48 @@ class EdgePairs(_SharePairs, GraphPairs):
     >>> batch.weight.tolist()
     [0.25, 0.25, 0.25, 0.25]
     >>> batch.rows[batch.source].tolist(), batch.rows[batch.target].tolist()
-    ([1, 2, 0, 1], [2, 1, 1, 0])
+    ([1, 2, 0, 1], [0, 1, 1, 0])
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # what grows with the graph is made before the first draw
+        _ = self._cumulated, self._relative_degree
 
     @property
     def _walk_length(self) -> int:
         return 1
 
     @property
-    def _n_shares(self) -> int:
-        return 1 + self._walk_length
+    def _n_shares(self) -> tuple[int, int]:
+        return 1, self._walk_length
 
-    def _ends(self, shares: Tensor) -> tuple[Tensor, Tensor]:
-        shares = shares.to(self.graph.weight.device)
+    def _ends(self, fine: Tensor, coarse: Tensor) -> tuple[Tensor, Tensor]:
         # W is symmetric: the column of a drawn entry has the law of its row, which would have to
         # be searched for
-        indices = self.graph.weight.col_indices()
-        first = torch.zeros_like(shares[0], dtype=torch.int64)
-        entry = self._draw_entries(first, first + indices.numel(), shares[0])
-        sources = indices.index_select(0, entry).long()
-        rows = torch.cat([sources, self._walk(sources, shares[1:])])
+        share = fine[0].to(self.graph.weight.device)
+        first, columns = torch.zeros_like(share, dtype=torch.int64), self.graph.weight.col_indices()
+        entry = self._draw_entries(first, first + len(columns), share)
+        sources = columns.index_select(0, entry)
+        targets = self._walk(sources, coarse.to(sources.device))
+        rows = torch.cat([sources, targets]).long()
         if self.normalize:
             return rows, torch.ones(len(rows), device=rows.device)
-        return rows, 1 / self._relative_degree(rows)
+        return rows, self._relative_degree.index_select(0, rows).reciprocal_()
 
     def _walk(self, rows: Tensor, shares: Tensor) -> Tensor:
         """Where walks from ``rows`` end, with one number per step and walk."""
-        indptr, indices = self.graph.weight.crow_indices(), self.graph.weight.col_indices()
+        indptr, columns = self.graph.weight.crow_indices(), self.graph.weight.col_indices()
         for share in shares:
             start, stop = (indptr.index_select(0, ends).long() for ends in (rows, rows + 1))
-            rows = indices.index_select(0, self._draw_entries(start, stop, share)).long()
+            rows = columns.index_select(0, self._draw_entries(start, stop, share))
         return rows
 
     def _draw_entries(self, start: Tensor, stop: Tensor, share: Tensor) -> Tensor:
         """Of each range of stored entries one, in proportion to weight."""
         if self._cumulated is None:
-            return start + (share * (stop - start)).long()
+            # float32 cannot tell the last of more than 2²⁴ entries from the next range's first
+            return torch.minimum(start + (share * (stop - start)).long(), stop - 1)
         low, high = (self._cumulated.before.index_select(0, ends) for ends in (start, stop))
         return self._cumulated.find(low + share * (high - low), start, stop)
 
@@ -354,10 +367,10 @@ class LabelPairs(_SharePairs):
         self._bounds = pairs.double().cumsum(0)
         self._mean_degree = float(self._bounds[-1]) / len(self._rows)
 
-    _n_shares = 3
+    _n_shares = 3, 0
 
-    def _ends(self, shares: Tensor) -> tuple[Tensor, Tensor]:
-        share, first, step = shares.to(self._rows.device)
+    def _ends(self, fine: Tensor, coarse: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        share, first, step = fine.to(self._rows.device)
         which = torch.searchsorted(self._bounds, share * self._bounds[-1], right=True)
         count = self._count[which]
         source = (first * count).long()
@@ -513,9 +526,11 @@ def _check_streams(batch_size: int, n_streams: int, rank: int, world_size: int) 
         )
 
 
-def _draw_shares(size: int | tuple[int, ...], generator: Generator) -> Tensor:
-    """Numbers in [0, 1) of 53 random bits, wherever the generator lives."""
-    return torch.rand(size, dtype=torch.float64, generator=generator, device=generator.device)
+def _draw_shares(
+    size: int | tuple[int, ...], generator: Generator, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """Numbers in [0, 1) of 53 random bits (24 in float32), wherever the generator lives."""
+    return torch.rand(size, dtype=dtype, generator=generator, device=generator.device)
 
 
 def _draw_distinct(count: int, size: int, generator: Generator) -> Tensor:
