@@ -67,6 +67,15 @@ def test_starts_are_saved_and_skipped_when_finished(
     np.testing.assert_array_equal(again.labels, first.labels)
 
 
+def test_no_start_is_made_when_there_is_nothing_left_to_gain() -> None:
+    rows, _ = make_blobs(300, 5, centers=3, cluster_std=0.1, random_state=0)
+    graph = build_graph(rows, 30, max_components=3)
+    starts: set[int] = set()
+    fit = fit_graph(graph, rows, CONFIG, on_record=lambda start, _: starts.add(start))
+    assert fit.objective < 1e-4
+    assert starts == {0}
+
+
 def test_rows_on_disk_are_fitted_like_rows_in_memory(
     blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:

@@ -50,6 +50,8 @@ _LOG = logging.getLogger(__name__)
 
 Preset = Literal["default", "paper"]
 
+# no start is made after one whose objective is so small a part of what knowing nothing costs
+_NOTHING_LEFT = 1e-4
 # rows that origin and scale of the features are measured on
 _MEASURED_ROWS = 2**16
 
@@ -268,6 +270,8 @@ def _best_start(
                 score.ratio_cut,
                 score.cluster_sizes,
             )
+        if best.objective <= _NOTHING_LEFT * (config.n_clusters - 1):
+            break
     assert best is not None  # noqa: S101
     return best
 
