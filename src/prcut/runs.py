@@ -75,6 +75,7 @@ class GraphConfig(NamedTuple):
     metric: Metric = "euclidean"
     similarity: Similarity = "binary"
     seed: int = 0
+    max_components: int = 1
 
 
 class RunResult(NamedTuple):
@@ -183,6 +184,7 @@ def fit_run(
         config.metric,
         config.similarity,  # type: ignore[arg-type]  # checked to be a name
         config.train.seed,
+        config.n_clusters,
     )
     if _is_leader():
         plan = _describe(source, config)
@@ -400,6 +402,7 @@ def _make_graph(run: _Run, folder: Folder, features: np.ndarray) -> None:
         config.n_neighbors,
         metric=config.metric,
         similarity=config.similarity,
+        max_components=config.max_components,
         seed=config.seed,
     )
     save_graph(folder, graph, {"key": run.key, **config._asdict()})
