@@ -114,6 +114,40 @@ def upper_bound(graph: SimilarityGraph, probs: Tensor) -> Tensor:
     return surrogate(graph, probs, ones) * torch.tensor(factors, dtype=torch.float64)
 
 
+def partition_objective(
+    links: np.ndarray,
+    sizes: np.ndarray,
+    labels: np.ndarray,
+    n_clusters: int,
+    total: float,
+    balance_weight: float,
+) -> float:
+    """The objective of a partition of nodes of these sizes, by its formula; empty clusters add 0.
+
+    ``total`` is the weight of the whole graph, of which links between nodes may be a part only.
+    """
+    n_samples = float(sizes.sum())
+    cut = imbalance = 0.0
+    for cluster in range(n_clusters):
+        inside = labels == cluster
+        share = float(sizes[inside].sum()) / n_samples
+        if share > 0:
+            leaving = float(links[np.ix_(inside, ~inside)].sum())
+            cut += leaving / (share * total) if total > 0 else 0.0
+            imbalance += share * math.log(share * n_clusters)
+    if n_clusters == 1:
+        return cut
+    return cut + balance_weight / math.log(n_clusters / (n_clusters - 1)) * imbalance
+
+
+def full_labels(n_nodes: int, n_clusters: int, seed: int = 0) -> np.ndarray:
+    """Random labels, each at least once where there are nodes enough."""
+    rng = np.random.default_rng(seed)
+    extra = rng.integers(n_clusters, size=max(0, n_nodes - n_clusters))
+    labels: np.ndarray = rng.permutation(np.append(np.arange(n_clusters), extra)[:n_nodes])
+    return labels
+
+
 def numeric_gradient(function: Callable[[Tensor], Tensor], point: Tensor, step: float) -> Tensor:
     """Central differences, entry by entry."""
     gradient = torch.zeros_like(point)

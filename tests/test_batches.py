@@ -58,7 +58,7 @@ def test_batches_are_drawn_pairs_with_their_rows(
     walk = sampler()
     for step, batch in enumerate(first_batches(GatheredPairs(walk, features), 3, seed=7)):
         pairs = draw_streams(walk, 32, seed=7, step=step)
-        for ours, theirs in zip(batch[1:], pairs[1:], strict=True):
+        for ours, theirs in zip(batch[1:5], pairs[1:], strict=True):
             assert torch.equal(ours, theirs)
         assert batch.features.dtype == torch.float32
         is_sparse = batch.features.layout == torch.sparse_csr
@@ -90,7 +90,7 @@ def test_resuming_at_a_step_draws_what_would_have_come() -> None:
     pairs = GatheredPairs(sampler(), ROWS)
     through = first_batches(pairs, 6)
     for ours, theirs in zip(first_batches(pairs, 3, start_step=3), through[3:], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(ours[:5], theirs[:5], strict=True))
     assert not torch.equal(first_batches(pairs, 1, seed=1)[0].features, through[0].features)
 
 
@@ -109,7 +109,7 @@ def test_processes_draw_the_batch_of_one(make_sampler: Callable[[], PairSampler]
 
 
 def gathering_threads() -> int:
-    return sum(thread.name.startswith("prcut-draw") for thread in threading.enumerate())
+    return sum(thread.name.startswith("prcut-read-ahead") for thread in threading.enumerate())
 
 
 def test_closing_ends_the_thread(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_fit_and_assign_from_end_to_end(
     expected = pq.read_table(data / "parts")[ids].to_pylist() if ids else list(range(1500))
     assert labels[ids or "row"].to_pylist() == expected
     assert "the graph is built in memory" in err
-    assert "training: 50/50  cut" in err
+    assert "teaching: 50/50  cut" in err
     assert "warning: the graph was built, but look at this:\n  - 1 of 8 columns" in err
 
     # the columns of the fit are those of the assignment
@@ -121,7 +121,10 @@ def test_graph_info_and_export(
         (f"{tmp_path}/graph", r"kind +graph\nsamples +1,500\n"),
         (f"{tmp_path}/blocks", r"kind +blocks\nrows +1,500\n"),
         (f"{run}", r"kind +run\nstate +finished\n(.*\n)+stage start 1 +step 50 of at most 50\n"),
-        (f"{run}/model", r"kind +model\nfeatures +8\nclusters +4\nparameters +36\n"),
+        (
+            f"{run}/model",
+            r"kind +model\nfeatures +8\nclusters +4\nhidden +256\n",
+        ),
         (f"{run}/labels", r"kind +labels\nstate +finished\nrows +1,500\n"),
     ):
         assert main(["info", path]) == 0
@@ -154,7 +157,7 @@ def test_help_teaches_by_examples_and_lists_the_exit_codes(
             "143 terminated",
         ):
             assert code in flat
-    for command in ("fit", "assign", "graph", "info", "export"):
+    for command in ("fit", "assign", "graph", "info", "export", "embed", "bench"):
         assert main([command, "-h"]) == 0
         text = capsys.readouterr().out
         assert len(re.findall(rf"^ *prcut {command} \S", text, re.MULTILINE)) >= 2, command
@@ -172,7 +175,7 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(command, "callback", _only_named(command.callback, seen))
         for example in examples:
             assert main(example.split()[1:]) == 0, example
-    assert set(seen) == {"fit", "assign", "graph", "info", "export"}
+    assert set(seen) == {"fit", "assign", "graph", "info", "export", "embed", "bench"}
 
 
 def _only_named(command: Callable[..., None], seen: list[str]) -> Callable[..., None]:
@@ -431,7 +434,8 @@ def test_what_nobody_expected_is_one_line_unless_debugging(
 
 # -- processes -------------------------------------------------------------------------------
 
-LONG = ["--steps", "300", "--n-init", "2", "--neighbors", "10", "--batch-size", "512"]
+LONG = ["--solver", "train", "--steps", "300", "--n-init", "2", "--neighbors", "10"]
+LONG += ["--batch-size", "512"]
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
@@ -501,6 +505,26 @@ def test_killed_runs_end_with_the_same_bits(data: Path, undisturbed: Path, tmp_p
     for name in ("model/model.safetensors", "history.parquet"):
         assert (path / name).read_bytes() == (undisturbed / name).read_bytes(), name
     assert pq.read_table(path / "labels").equals(pq.read_table(undisturbed / "labels"))
+
+
+def test_a_search_that_was_killed_ends_with_the_same_bits(data: Path, tmp_path: Path) -> None:
+    def command(path: Path) -> list[str]:
+        options = ["--out", str(path), "--save-every", "10", "--device", "cpu", "--resume"]
+        return ["fit", f"{data}/parts", "-k", "4", "--id-column", "id", "--steps", "300", *options]
+
+    for name, is_killed in (("whole", False), ("killed", True)):
+        process = start(command(tmp_path / name))
+        if is_killed:
+            saved = tmp_path / name / "checkpoint/start-0/checkpoint.json"
+            wait_for_step(process, saved, 50)
+            process.kill()
+            process.communicate()
+            process = start(command(tmp_path / name))
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+    for name in ("model/model.safetensors", "history.parquet"):
+        whole, killed = ((tmp_path / run / name).read_bytes() for run in ("whole", "killed"))
+        assert whole == killed, name
 
 
 def test_two_processes_follow_the_same_curve(data: Path, undisturbed: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from prcut.fitting import FitConfig
 from prcut.progress import Progress
 from prcut.train_state import Record
 
-CONFIG = FitConfig.of("default", 4, max_steps=20, n_init=2)
+CONFIG = FitConfig.of("default", 4, solver="train", max_steps=20, n_init=2)
 
 
 def record(step: int) -> Record:
@@ -38,6 +38,14 @@ def test_a_log_file_has_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(display, "_LOG_EVERY", 0.0)
     assert len(shown(Console(file=io.StringIO())).splitlines()) == 6
+
+
+def test_what_is_searched_is_then_taught() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    with FitDisplay(FitConfig.of("default", 4, max_steps=20), console=console) as fit:
+        fit.on_record(0, record(20))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().startswith("teaching: 20/20  cut 1.2500")
 
 
 def test_a_terminal_has_bars() -> None:

@@ -131,7 +131,7 @@ def test_transform_gives_the_bottleneck_or_the_logits(
 
 def test_the_start_with_the_lowest_objective_is_kept() -> None:
     rows, _ = make_blobs(200, 2, centers=6, cluster_std=1.5, random_state=1)
-    model = quick(6, learning_rate=0.05, max_steps=100)
+    model = quick(6, solver="train", learning_rate=0.05, max_steps=100)
     objective = [model.set_params(n_init=n).fit(rows).objective_ for n in (1, 2, 4)]
     assert objective[0] >= objective[1] >= objective[2]
     assert objective[0] > objective[2]
@@ -425,7 +425,7 @@ def test_verbose_shows_the_cut_and_the_clusters_in_use() -> None:
     script = (
         "import numpy as np; from prcut import PRCut\n"
         "rows = np.random.default_rng(0).normal(size=(100, 3))\n"
-        "PRCut(3, max_steps=30, n_init=2, verbose=True, random_state=0).fit(rows)\n"
+        "PRCut(3, solver='train', max_steps=30, n_init=2, verbose=True, random_state=0).fit(rows)\n"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == ""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,23 +8,27 @@ from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import SimilarityGraph, build_blocks, build_graph, ratio_cut
+from prcut import SimilarityGraph, build_blocks, build_graph, fitting, ratio_cut
 from prcut.blocks import BlockConfig
 from prcut.errors import InvalidInputError
 from prcut.fitting import (
     FitConfig,
     choose_device,
+    choose_graph,
     choose_n_neighbors,
     fit_graph,
     fit_shards,
     measure_features,
+    measure_fit,
 )
 from prcut.objective import hard_objective
 from prcut.pair_shards import ShardConfig, write_pair_shards
+from prcut.partition import Partition
 from prcut.storage import Folder
 from prcut.train_state import Record, TrainConfig
 
-CONFIG = FitConfig.of("default", 3, max_steps=150, learning_rate=0.01, n_init=2)
+CONFIG = FitConfig.of("default", 3, solver="train", max_steps=150, learning_rate=0.01, n_init=2)
+SEARCH = FitConfig.of("default", 3, max_steps=150)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +70,79 @@ def test_starts_are_saved_and_skipped_when_finished(
     assert trained == []
     assert again.objective == first.objective
     np.testing.assert_array_equal(again.labels, first.labels)
+
+
+def test_a_partition_is_searched_and_taught(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    rows, labels = blobs
+    seen: list[tuple[int, Record]] = []
+    fit = fit_graph(graph, rows, SEARCH, on_record=lambda *both: seen.append(both))
+    assert fit.labels is not None
+    assert adjusted_rand_score(labels, fit.labels) > 0.98
+    found = torch.from_numpy(fit.labels)
+    assert fit.objective == pytest.approx(
+        hard_objective(graph.weight, found, 3, balance_weight=1.0).item()
+    )
+    assert [record for _, record in seen] == fit.state.records
+    assert {start for start, _ in seen} == {0}
+    assert fit.assigner.hidden == (256,)
+    # the assigner has learned what was found, and says so with other figures
+    taught = measure_fit(fit, graph, rows, SEARCH)
+    assert taught.labels is not None
+    assert (taught.labels == fit.labels).mean() > 0.99
+    assert taught.objective == pytest.approx(
+        hard_objective(graph.weight, torch.from_numpy(taught.labels), 3, balance_weight=1.0).item()
+    )
+
+
+def test_a_partition_that_is_known_is_only_taught(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    """Two of the true classes as one: no search would find it."""
+    labels = np.minimum(blobs[1], 1).astype(np.int64)
+    fit = fit_graph(graph, blobs[0], SEARCH, partition=Partition(labels, 0.0))
+    assert fit.labels is not None
+    np.testing.assert_array_equal(fit.labels, labels)
+    assert list(fit.cluster_sizes) == [300, 600, 0]
+
+
+def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = SimilarityGraph.from_neighbors([[1], [0]])
+    agreement = {10: 0.5, 30: 0.95, 100: 0.99}
+    built: list[int] = []
+
+    def build(n_neighbors: int) -> SimilarityGraph:
+        built.append(n_neighbors)
+        return graph
+
+    def search(*_: object) -> Partition:
+        return Partition(np.zeros(2, np.int64), 0.0, agreement[built[-1]])
+
+    monkeypatch.setattr(fitting, "_search", search)
+    config = FitConfig(10)
+    assert choose_graph(build, 60_000, config).n_neighbors == 30
+    assert built == [10, 30]
+    agreement[30] = 0.6
+    agreement[100] = 0.55
+    assert choose_graph(build, 60_000, config).n_neighbors == 30  # the best of three
+    built.clear()
+    agreement[40] = 0.1
+    choose_graph(build, 60_000, replace(config, n_neighbors=40))
+    assert built == [40]
+    built.clear()
+    choose_graph(build, 60_000, replace(config, n_init=1))  # nothing to compare
+    assert built == [10]
+
+
+def test_neighbours_to_try_suit_the_rows() -> None:
+    for n_samples in (2, 3, 10, 11, 50, 1000, 10**5, 10**6, 10**9):
+        for n_clusters in (1, 2, 10, 10_000):
+            tried = fitting._neighbors_to_try(n_samples, FitConfig(n_clusters))
+            assert tried == sorted(set(tried))
+            assert 1 <= tried[0] <= tried[-1] < n_samples
+            assert n_samples * tried[-1] <= max(2.1e7, 15 * n_samples)
+    assert fitting._neighbors_to_try(60_000, FitConfig(10)) == [10, 30, 100]
 
 
 def test_no_start_is_made_when_there_is_nothing_left_to_gain() -> None:
@@ -120,9 +198,16 @@ def test_uniform_pairs_of_few_rows(
 def test_presets() -> None:
     ours, paper = FitConfig.of("default", 10), FitConfig.of("paper", 10, seed=3)
     assert ours == FitConfig(10)
+    assert (ours.solver, ours.layers, ours.n_starts) == ("search", (256,), 2)
+    assert (ours.in_use, replace(ours, solver="train").in_use) == (ours.teach, ours.train)
     assert (paper.pairs, paper.n_init, paper.train) == ("uniform", 1, TrainConfig.paper(10, 3))
+    assert (paper.solver, paper.similarity, paper.layers) == ("train", "binary", ())
     mixed = FitConfig.of("paper", 10, batch_size=512, metric="cosine", hidden=None)
-    assert (mixed.train.batch_size, mixed.metric, mixed.hidden) == (512, "cosine", ())
+    assert (mixed.train.batch_size, mixed.metric, mixed.hidden) == (512, "cosine", None)
+    given = FitConfig.of("default", 10, balance_weight=0.25, max_steps=7, n_init=3, hidden=(5,))
+    for part in (given.train, given.teach):
+        assert (part.balance_weight, part.max_steps) == (0.25, 7)
+    assert (given.n_starts, given.layers) == (3, (5,))
 
 
 @pytest.mark.parametrize(
@@ -133,6 +218,7 @@ def test_presets() -> None:
         ({"n_init": 0}, "n_init=0 must be a whole number"),
         ({"walk_length": 0}, "walk_length=0 must be a whole number"),
         ({"pairs": "all"}, "pairs='all' must be 'walk' or 'uniform'"),
+        ({"solver": "magic"}, "solver='magic' must be 'search' or 'train'"),
     ],
 )
 def test_wrong_settings(wrong: dict[str, object], message: str) -> None:

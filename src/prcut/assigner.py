@@ -7,6 +7,7 @@ generator given, never from torch's global state.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -72,6 +73,12 @@ class Assigner(nn.Module):
         self.body = nn.Sequential(*body, *layers[len(self.hidden) : -1])
         self.head = layers[-1]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # normalised layers refuse to be pickled; with keep_vars the parameters stay those that an
+        # optimizer, pickled beside them, holds
+        options = self.n_features, self.n_clusters, self.hidden, self.bottleneck
+        return _rebuild, (options, self.state_dict(keep_vars=True), self.training)
+
     def standardize(self, origin: Tensor, scale: float) -> None:
         """See features as ``(features - origin) / scale`` from now on.
 
@@ -101,6 +108,12 @@ class Assigner(nn.Module):
     def probs(self, features: Tensor) -> Tensor:
         """Cluster probabilities, shape (n_samples, n_clusters)."""
         return self(features).softmax(-1)  # type: ignore[no-any-return]
+
+
+def _rebuild(options: tuple[Any, ...], state: dict[str, Tensor], is_training: bool) -> Assigner:
+    assigner = Assigner(*options)
+    assigner.load_state_dict(state, assign=True)
+    return assigner.train(is_training)
 
 
 class LogitTable(nn.Module):

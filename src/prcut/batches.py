@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from prcut.pairs import PairBatch, PairSampler, draw_steps
+from prcut.read_ahead import read_ahead
 from prcut.sparse import csr_tensor
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "as_features",
     "gather_rows",
     "pair_ends",
+    "shared_tensor",
 ]
 
 
@@ -52,6 +53,8 @@ class FeatureBatch(NamedTuple):
         Positions in ``features``.
     weight : float32 tensor, shape (n_pairs,)
     node_weight : float32 tensor, shape (n_rows,)
+    labels : int64 tensor, shape (n_rows,), optional
+        Clusters of the rows, where the assigner is to be taught a partition.
     """
 
     features: Tensor
@@ -59,6 +62,7 @@ class FeatureBatch(NamedTuple):
     target: Tensor
     weight: Tensor
     node_weight: Tensor
+    labels: Tensor | None = None
 
 
 class PairStream(Protocol):
@@ -85,10 +89,14 @@ class GatheredPairs:
     sampler : PairSampler
     features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
         None gives the row numbers themselves.
+    labels : int64 tensor, shape (n_samples,), optional
+        Clusters that the assigner is to be taught.
     """
 
-    def __init__(self, sampler: PairSampler, features: Any = None) -> None:
-        self.sampler = sampler
+    def __init__(
+        self, sampler: PairSampler, features: Any = None, labels: Tensor | None = None
+    ) -> None:
+        self.sampler, self.labels = sampler, labels
         self._on_disk = isinstance(features, np.memmap)
         self.features = None if features is None else as_features(features)
 
@@ -119,7 +127,8 @@ class GatheredPairs:
         def gather(pairs: PairBatch) -> FeatureBatch:
             rows = pairs.rows
             features = rows if self.features is None else gather_rows(self.features, rows)
-            return FeatureBatch(features, *pairs[1:])
+            labels = None if self.labels is None else self.labels.index_select(0, rows)
+            return FeatureBatch(features, *pairs[1:], labels)
 
         # working ahead hides its time where a core is idle; where none is, it costs a little
         has_idle_core = torch.get_num_threads() < (os.cpu_count() or 1) and world_size == 1
@@ -128,19 +137,10 @@ class GatheredPairs:
             def ahead(made: Iterator[_T]) -> Iterator[_T]:
                 if not (self._on_disk or has_idle_core):
                     return made
-                return stack.enter_context(closing(_read_ahead(made)))
+                return stack.enter_context(closing(read_ahead(made)))
 
             # two of them: the pairs of several steps come at once, and rows would wait for them
             yield from ahead(map(gather, chain.from_iterable(ahead(drawn()))))
-
-
-def _read_ahead(made: Iterator[_T]) -> Generator[_T, None, None]:
-    """The same things, the next one made by a thread while the last is used."""
-    with ThreadPoolExecutor(1, thread_name_prefix="prcut-draw") as maker:
-        ahead = maker.submit(next, made)
-        while True:
-            ready, ahead = ahead.result(), maker.submit(next, made)
-            yield ready
 
 
 def as_features(features: Any) -> Tensor | csr_array:
@@ -160,8 +160,13 @@ def as_features(features: Any) -> Tensor | csr_array:
         array = array.astype(np.float32)
     if min(array.strides, default=0) < 0:  # torch knows no reversed arrays
         array = array.copy()
+    return shared_tensor(array)
+
+
+def shared_tensor(array: np.ndarray) -> Tensor:
+    """A tensor over the memory of an array, also of a read-only map, that is only read."""
     with warnings.catch_warnings():
-        # torch warns that it could write to a read-only map; it only ever reads here
+        # torch warns that it could write to a read-only map
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
 

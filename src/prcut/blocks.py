@@ -17,8 +17,6 @@ finished by running it again, with the same bytes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -35,7 +33,7 @@ from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.progress import Progress, Reporter
 from prcut.similarity import Similarity, edge_similarity
 from prcut.sources import Source, open_source
-from prcut.storage import Folder
+from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
 
 __all__ = ["Block", "BlockConfig", "Blocks", "build_blocks", "open_blocks"]
@@ -101,7 +99,7 @@ class _Plan(NamedTuple):
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        return plan_key(self.to_json())
 
     @property
     def piece_rows(self) -> int:

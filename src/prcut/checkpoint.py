@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.storage import Folder
+from prcut.storage import Folder, check_format
 from prcut.train_state import Record, TrainConfig, TrainState
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
@@ -75,11 +75,7 @@ def load_checkpoint(
 
 
 def _check_plan(folder: Folder, record: Any, config: TrainConfig) -> None:
-    if int(record["format"]) > _FORMAT:
-        raise InvalidInputError(
-            f"the checkpoint in {folder.path} has format {record['format']}, this version reads "
-            f"up to {_FORMAT}; upgrade prcut."
-        )
+    check_format(f"the checkpoint in {folder.path}", int(record["format"]), _FORMAT)
     wanted = asdict(config)
     differs = sorted(name for name in wanted if record["config"].get(name) != wanted[name])
     if differs:

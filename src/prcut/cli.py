@@ -20,28 +20,45 @@ import prcut
 from prcut.cli_options import (
     Balance,
     BatchSize,
+    BenchDatasets,
+    BenchMethods,
+    BenchPlot,
+    BenchQuick,
+    BenchRedo,
+    BenchSeeds,
+    BenchTable,
     Bottleneck,
     Clusters,
     Column,
     Data,
+    DatasetName,
     Device,
+    EmbeddingsFile,
+    EncoderName,
+    FirstRows,
     GraphNeighbors,
     Hidden,
     IdColumn,
     LearningRate,
     Memory,
     Metric,
+    MixedRuns,
     Model,
     Neighbors,
     NInit,
     Preset,
     Quiet,
+    ResultsFolder,
     Resume,
     RunFolder,
     SaveEvery,
     Seed,
     Similarity,
+    Solver,
+    Split,
     Steps,
+    SummaryOnly,
+    TimeLimit,
     Top,
     WalkLength,
     WriteLabels,
@@ -50,12 +67,13 @@ from prcut.console import Messages, Terminated
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 
 if TYPE_CHECKING:
-    from prcut.fitting import FitConfig
     from prcut.model_folder import LoadedModel
 
 __all__ = [
     "app",
     "assign",
+    "bench",
+    "embed",
     "export",
     "fit",
     "graph",
@@ -118,8 +136,9 @@ def fit(
     top: Top = 0,
     neighbors: Neighbors = None,
     metric: Metric = "euclidean",
-    similarity: Similarity = "binary",
+    similarity: Similarity = None,
     preset: Preset = "default",
+    solver: Solver = None,
     hidden: Hidden = None,
     bottleneck: Bottleneck = None,
     balance: Balance = None,
@@ -159,6 +178,7 @@ def fit(
         n_neighbors=neighbors,
         metric=metric,
         similarity=similarity,
+        solver=solver,
         hidden=_widths(hidden),
         bottleneck=bottleneck,
         balance_weight=balance,
@@ -198,7 +218,7 @@ def fit(
         if assign:
             results["labels"] = f"{result.path}/labels"
             # bars of their own: beside those of the training they would not fit in 80 columns
-            with messages.progress(config) as display:
+            with messages.progress() as display:
                 _write_labels(
                     result.assigner,
                     data,
@@ -242,7 +262,7 @@ def assign(
 
     prcut assign run/model s3://bucket/parts --out s3://bucket/labels --id-column id --top 3
     """
-    with _messages(quiet, _again(ctx)) as messages, messages.progress(_any_config()) as display:
+    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
         loaded = _load(model)
         fitted = loaded.description.get("run", {})
         written = _write_labels(
@@ -268,7 +288,7 @@ def graph(
     column: Column = None,
     neighbors: GraphNeighbors = 15,
     metric: Metric = "euclidean",
-    similarity: Similarity = "binary",
+    similarity: Similarity = None,
     seed: Seed = 0,
     memory: Memory = None,
     quiet: Quiet = False,
@@ -286,13 +306,13 @@ def graph(
     from prcut.memory import parse_bytes
 
     limit = None if memory is None else parse_bytes(memory)
-    with _messages(quiet, _again(ctx)) as messages, messages.progress(_any_config()) as display:
+    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
         from prcut.runs import GraphConfig, graph_run
 
         mode = graph_run(
             data,
             out,
-            GraphConfig(neighbors, metric, similarity, seed),  # type: ignore[arg-type]
+            GraphConfig(neighbors, metric, similarity or "mean", seed),  # type: ignore[arg-type]
             column=column,
             memory=limit,
             on_progress=display.on_progress,
@@ -350,6 +370,88 @@ def export(
         from prcut.model_folder import push_to_hub
 
         _echo({"hub": push_to_hub(_model_path(model), hub)})
+
+
+@app.command()
+def embed(
+    ctx: typer.Context,
+    dataset: DatasetName,
+    encoder: EncoderName,
+    split: Split = "train",
+    rows: FirstRows = None,
+    out: EmbeddingsFile = None,
+    quiet: Quiet = False,
+) -> None:
+    """Embed a public data set by a trained encoder.
+
+    Data and embeddings are kept in the cache; beside them is a manifest of what made them.
+
+    [bold]Examples[/bold]
+
+    prcut embed banking77 minilm --split all --out banking77.npy
+
+    prcut embed cifar10 efficientnet-lite0 --split test --rows 5000
+    """
+    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
+        from prcut.bench.cli import embed_dataset
+
+        results = embed_dataset(
+            dataset, encoder, split=split, n_rows=rows, out=out, on_progress=display.on_progress
+        )
+    _echo(results)
+
+
+@app.command()
+def bench(
+    ctx: typer.Context,
+    name: BenchTable,
+    results: ResultsFolder = "benchmarks/results",
+    methods: BenchMethods = None,
+    datasets: BenchDatasets = None,
+    seeds: BenchSeeds = None,
+    quick: BenchQuick = False,
+    time_limit: TimeLimit = None,
+    redo: BenchRedo = False,
+    summary_only: SummaryOnly = False,
+    mixed: MixedRuns = False,
+    plot: BenchPlot = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare PRCut with its peers on public data.
+
+    quick: the digits of scikit-learn, in a minute or two
+
+    table1: the loss against cross-entropy where the similarity is the label, test splits
+
+    table2: the cut against spectral clustering on the same graphs, MNIST and Fashion-MNIST
+
+    table3: all methods on raw pixels of MNIST, Fashion-MNIST, USPS and COIL-20
+
+    table4: all methods on embeddings of CIFAR-10, Banking77, CLINC150 and StackOverflow
+
+    peers: table3 and table4
+
+    representations: those of CIFAR-10, Banking77 and StackOverflow (--quick: of the digits) ranked
+    by their cuts, without labels
+
+    Every run is one line in NAME.jsonl, and is not made again. The table also goes to NAME.md.
+
+    [bold]Examples[/bold]
+
+    prcut bench quick
+
+    prcut bench table3 --datasets usps,coil20 --methods prcut,faiss_kmeans --plot
+
+    prcut bench peers --summary-only
+    """
+    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
+        from prcut.bench.cli import BenchOptions, bench_table
+
+        options = BenchOptions(
+            results, methods, datasets, seeds, quick, time_limit, redo, summary_only, mixed, plot
+        )
+        table = bench_table(name, options, display.on_progress)
+    typer.echo(table, nl=False)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -470,13 +572,6 @@ def _forgotten_if_refused(path: str) -> Iterator[None]:
         raise
 
 
-def _any_config() -> FitConfig:
-    """For a display that shows no training."""
-    from prcut.fitting import FitConfig
-
-    return FitConfig(n_clusters=1)
-
-
 def _check_run(path: str, resume: bool, again: str) -> None:
     """Refuse a folder that holds something, unless it is a run that is to go on."""
     from pyarrow import fs
@@ -484,8 +579,7 @@ def _check_run(path: str, resume: bool, again: str) -> None:
     from prcut.storage import Folder
 
     folder = Folder(path)
-    if folder.filesystem.get_file_info(folder.path).is_file:
-        raise InvalidInputError(f"{path} is a file, expected a folder or a new name.")
+    folder.check_is_no_file()
     if folder.exists("plan.json"):
         state = "finished" if folder.exists("result.json") else "begun"
         if not resume:

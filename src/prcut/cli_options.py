@@ -10,34 +10,52 @@ import typer
 __all__ = [
     "Balance",
     "BatchSize",
+    "BenchDatasets",
+    "BenchMethods",
+    "BenchPlot",
+    "BenchQuick",
+    "BenchRedo",
+    "BenchSeeds",
+    "BenchTable",
     "Bottleneck",
     "Clusters",
     "Column",
     "Data",
+    "DatasetName",
     "Device",
+    "EmbeddingsFile",
+    "EncoderName",
+    "FirstRows",
     "GraphNeighbors",
     "Hidden",
     "IdColumn",
     "LearningRate",
     "Memory",
     "Metric",
+    "MixedRuns",
     "Model",
     "NInit",
     "Neighbors",
     "Preset",
     "Quiet",
+    "ResultsFolder",
     "Resume",
     "RunFolder",
     "SaveEvery",
     "Seed",
     "Similarity",
+    "Solver",
+    "Split",
     "Steps",
+    "SummaryOnly",
+    "TimeLimit",
     "Top",
     "WalkLength",
     "WriteLabels",
 ]
 
 
+_TABLES = "quick", "table1", "table2", "table3", "table4", "peers", "representations"
 # headings of the options
 _GRAPH, _TRAINING, _RUNNING = "Graph", "Training", "Running"
 
@@ -77,10 +95,10 @@ Metric = Annotated[
     ),
 ]
 Similarity = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME",
-        help="Weight of an edge: binary, mean, self_tuning or cosine.",
+        help="Weight of an edge: mean (the default), binary, self_tuning or cosine.",
         autocompletion=_names("binary", "mean", "self_tuning", "cosine"),
         rich_help_panel=_GRAPH,
     ),
@@ -143,11 +161,22 @@ Preset = Annotated[
         rich_help_panel=_TRAINING,
     ),
 ]
+Solver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        autocompletion=_names("search", "train"),
+        rich_help_panel=_TRAINING,
+        help="search: a search on the graph finds the clusters, which the assigner then learns "
+        "(the default, in memory); train: the assigner is trained on pairs (always, on disk).",
+    ),
+]
 Hidden = Annotated[
     str | None,
     typer.Option(
         metavar="N,N,…",
-        help="Widths of hidden layers, such as 512,512; by default a linear assigner.",
+        help="Widths of hidden layers, such as 512,512; by default one of 256 to learn what was "
+        "searched, none to be trained.",
         rich_help_panel=_TRAINING,
     ),
 ]
@@ -208,3 +237,87 @@ SaveEvery = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="RUN_OR_MODEL", help="What `prcut fit` made.")]
+
+
+# -- options of `prcut embed` ----------------------------------------------------------------
+
+DatasetName = Annotated[
+    str, typer.Argument(metavar="DATASET", help="Such as cifar10 or banking77.")
+]
+EncoderName = Annotated[
+    str, typer.Argument(metavar="ENCODER", help="efficientnet-lite0, minilm or library:model.")
+]
+Split = Annotated[str, typer.Option(metavar="NAME", help="train, test or all.")]
+FirstRows = Annotated[int | None, typer.Option(metavar="N", help="Only the first N rows.")]
+EmbeddingsFile = Annotated[
+    str | None,
+    typer.Option("--out", "-o", metavar="FILE", help="A .npy file; by default in the cache."),
+]
+
+
+# -- options of `prcut bench` ----------------------------------------------------------------
+
+_CHOICE, _REPORT = "What is run", "What is shown"
+
+BenchTable = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="quick, table1, table2, table3, table4, peers or representations.",
+        autocompletion=_names(*_TABLES),
+    ),
+]
+ResultsFolder = Annotated[
+    str,
+    typer.Option(metavar="DIR", help="Folder of the records, one file per table."),
+]
+BenchMethods = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,…", help="Only these methods.", rich_help_panel=_CHOICE),
+]
+BenchDatasets = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,…", help="Only these data sets.", rich_help_panel=_CHOICE),
+]
+BenchSeeds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N-N", help="In place of the table's seeds: 0-4 or 0,3.", rich_help_panel=_CHOICE
+    ),
+]
+BenchQuick = Annotated[
+    bool,
+    typer.Option(
+        "--quick",
+        help="The first 2,000 rows, one seed, quick methods; records of their own.",
+        rich_help_panel=_CHOICE,
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Seconds that a run may take.", rich_help_panel=_CHOICE),
+]
+BenchRedo = Annotated[
+    bool,
+    typer.Option(
+        "--redo", help="Run again what is there, in place of it.", rich_help_panel=_CHOICE
+    ),
+]
+SummaryOnly = Annotated[
+    bool,
+    typer.Option("--summary-only", help="Run nothing.", rich_help_panel=_REPORT),
+]
+MixedRuns = Annotated[
+    bool,
+    typer.Option(
+        "--mixed",
+        help="Allow runs of different versions, splits or code in one table, which then says so.",
+        rich_help_panel=_REPORT,
+    ),
+]
+BenchPlot = Annotated[
+    bool,
+    typer.Option(
+        "--plot", help="Also draw quality against time, per data set.", rich_help_panel=_REPORT
+    ),
+]

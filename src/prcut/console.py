@@ -84,7 +84,7 @@ class Messages:
         _LOGGER.warning("%s", text)
 
     @contextmanager
-    def progress(self, config: FitConfig) -> Iterator[_Displays]:
+    def progress(self, config: FitConfig | None = None) -> Iterator[_Displays]:
         """Bars or lines that show how far a fit is; the log file gets lines."""
         from rich.console import Console
 

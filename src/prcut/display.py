@@ -28,7 +28,8 @@ class FitDisplay:
 
     Parameters
     ----------
-    config : FitConfig
+    config : FitConfig, optional
+        Needed where training is shown.
     enabled : bool
         False shows nothing.
     console : rich.console.Console, optional
@@ -36,7 +37,11 @@ class FitDisplay:
     """
 
     def __init__(
-        self, config: FitConfig, *, enabled: bool = True, console: Console | None = None
+        self,
+        config: FitConfig | None = None,
+        *,
+        enabled: bool = True,
+        console: Console | None = None,
     ) -> None:
         self._config, self._enabled, self._console = config, enabled, console
         self._tasks: dict[str, TaskID] = {}
@@ -82,12 +87,15 @@ class FitDisplay:
     def on_record(self, start: int, record: Record) -> None:
         """Show how far a start is, its cut and its clusters."""
         config = self._config
-        which = f" {start + 1}/{config.n_init}" if config.n_init > 1 else ""
+        assert config is not None  # noqa: S101
+        n_starts = 1 if config.solver == "search" else config.n_starts
+        which = f" {start + 1}/{n_starts}" if n_starts > 1 else ""
         figures = (
             f"cut {record.cut:.4f}  clusters {record.used_clusters}/{config.n_clusters}"
             f"  confidence {record.confidence:.2f}"
         )
-        self._show(f"training{which}", record.step, config.train.max_steps, figures)
+        stage = "teaching" if config.solver == "search" else f"training{which}"
+        self._show(stage, record.step, config.in_use.max_steps, figures)
 
     def _show(self, stage: str, done: int, total: int, figures: str) -> None:
         if not self._enabled:

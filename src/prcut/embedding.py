@@ -26,7 +26,7 @@ from prcut.datasets import Dataset, cache_folder
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 from prcut.fitting import choose_device
 from prcut.progress import Progress, Reporter
-from prcut.storage import Folder
+from prcut.storage import Folder, plan_key
 
 __all__ = ["embed"]
 
@@ -159,9 +159,11 @@ def _color(images: np.ndarray) -> np.ndarray:
 
 def _plan_folder(cache: str | Path | None, encoder: str, plan: dict[str, Any]) -> Folder:
     """A folder of its own for every plan: a new version or weight never meets old rows."""
-    key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9-]+", "-", encoder)[-60:].strip("-")
-    return Folder(cache_folder("embeddings") if cache is None else cache) / f"{readable}-{key[:16]}"
+    return (
+        Folder(cache_folder("embeddings") if cache is None else cache)
+        / f"{readable}-{plan_key(plan)}"
+    )
 
 
 def _is_finished(folder: Folder) -> bool:

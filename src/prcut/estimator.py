@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -22,13 +23,16 @@ from torch import Generator
 from prcut.assigner import Assigner
 from prcut.assignment import assign_labels, assign_probs, represent_rows
 from prcut.batches import GatheredPairs
+from prcut.cluster_cost import ClusterCost
 from prcut.display import FitDisplay
 from prcut.errors import InvalidInputError
 from prcut.export import export_onnx
 from prcut.fitting import (
     FitConfig,
     Preset,
+    Solver,
     choose_device,
+    choose_graph,
     choose_n_neighbors,
     fit_graph,
     measure_features,
@@ -46,6 +50,7 @@ from prcut.model_folder import (
 from prcut.neighbors import Metric
 from prcut.objective import hard_objective
 from prcut.pairs import WalkPairs
+from prcut.partition import tree_of_clusters
 from prcut.similarity import PairSimilarity, Similarity, build_graph
 from prcut.storage import Folder
 from prcut.train_state import TrainState
@@ -55,7 +60,8 @@ __all__ = ["PRCut"]
 
 _FIT_FILE = "fit.safetensors"
 # what config.json may set on an estimator, and nothing else
-_FITTED = {"objective_", "ratio_cut_", "n_steps_", "n_features_in_", "feature_names_in_"}
+_FITTED = {"objective_", "ratio_cut_", "n_steps_", "n_neighbors_"}
+_FITTED |= {"n_features_in_", "feature_names_in_"}
 # partial_fit: pairs drawn per row of a call, and at least so many steps
 _PAIRS_PER_ROW, _MIN_STEPS = 10, 10
 
@@ -63,9 +69,10 @@ _PAIRS_PER_ROW, _MIN_STEPS = 10, 10
 class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Clustering by the probabilistic ratio cut of the neighbour graph.
 
-    A linear (or small neural) assigner maps every row to cluster probabilities and is trained by
-    stochastic gradients on the expected ratio cut, so new rows are predicted, and memory does not
-    grow with n².
+    The partition of the neighbour graph with the lowest ratio cut (and balanced sizes) is searched
+    and taught to a small neural assigner, which gives cluster probabilities to new rows; or the
+    assigner is trained by stochastic gradients on the expected ratio cut, as in the paper. Memory
+    does not grow with n².
 
     Parameters
     ----------
@@ -74,14 +81,19 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         Where the parameters left at None come from: ours, or the published experiments (uniform
         pairs, Adam at 1e-4 for 25,000 steps, entropy weight 100, one start).
     n_neighbors : int, optional
-        By default :func:`prcut.fitting.choose_n_neighbors` of the number of rows.
+        By default 10, or 30 or 100 where independent starts do not find the same clusters with
+        fewer (:func:`prcut.fitting.choose_graph`).
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
     metric : {"euclidean", "cosine", "inner_product"}
-    similarity : {"binary", "mean", "self_tuning", "cosine"} or callable
-        Weight of an edge: see :func:`prcut.build_graph`.
-    hidden : sequence of int
-        Widths of hidden layers; none gives a linear assigner.
+    similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
+        Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
+    solver : {"search", "train"}, optional
+        How the clusters are found: by a search on the graph (the default), or by training the
+        assigner on pairs.
+    hidden : sequence of int, optional
+        Widths of hidden layers, () for a linear assigner; by default one of 256 to learn what was
+        searched, none to be trained.
     bottleneck : int, optional
         Width of one more layer, whose activations :meth:`transform` returns.
     balance_weight : float, optional
@@ -92,7 +104,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     max_steps, batch_size, learning_rate
         Of training, optional: see :class:`prcut.train_state.TrainConfig`.
     n_init : int, optional
-        Starts, of which the one with the lowest ``objective_`` is kept; labels take no part.
+        Starts, of which the one with the lowest ``objective_`` is kept, 2 to search and 4 to train
+        by default; labels take no part.
     store_probs : bool
         Keep ``probs_`` of the training rows.
     random_state : int, RandomState or None
@@ -106,6 +119,10 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     Attributes
     ----------
     labels_ : int64 array, shape (n_samples,)
+        The partition that was found; :meth:`predict` gives what the assigner has learned of it,
+        nearly the same.
+    merge_tree_ : MergeTree
+        How the clusters merge further, and what each merge adds to the objective.
     probs_ : float32 array, shape (n_samples, n_clusters)
         With ``store_probs``.
     ratio_cut_ : float
@@ -114,6 +131,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         What training minimises, of ``labels_``: :func:`prcut.objective.hard_objective`.
     history_ : dict of arrays
         Per ten steps: step, objective, cut, imbalance, confidence, cluster_sizes.
+    n_neighbors_ : int
+        Neighbours that were used, where they were searched for.
     n_steps_ : int
         Steps made by the start that was kept.
     assigner_ : Assigner
@@ -140,8 +159,9 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         n_neighbors: int | None = None,
         affinity: Literal["nearest_neighbors", "precomputed"] = "nearest_neighbors",
         metric: Metric = "euclidean",
-        similarity: Similarity | PairSimilarity = "binary",
-        hidden: tuple[int, ...] = (),
+        similarity: Similarity | PairSimilarity | None = None,
+        solver: Solver | None = None,
+        hidden: tuple[int, ...] | None = None,
         bottleneck: int | None = None,
         balance_weight: float | None = None,
         walk_length: int | None = None,
@@ -161,6 +181,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self.affinity = affinity
         self.metric = metric
         self.similarity = similarity
+        self.solver = solver
         self.hidden = hidden
         self.bottleneck = bottleneck
         self.balance_weight = balance_weight
@@ -194,16 +215,39 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         n_samples = rows.shape[0]
         if n_samples < config.n_clusters:
             raise InvalidInputError(f"{n_samples=} should be >= n_clusters={config.n_clusters}.")
-        graph = self._graph(rows, config) if graph is None else _as_graph(graph, n_samples)
+        partition = None
+        if graph is not None:
+            graph = _as_graph(graph, n_samples)
+        elif config.solver == "search" and not self._is_precomputed:
+            self.n_neighbors_, graph, partition = choose_graph(
+                partial(self._neighbor_graph, rows, config), n_samples, config
+            )
+        else:
+            graph = self._graph(rows, config)
         if self._is_precomputed:
             generator = Generator().manual_seed(config.train.seed)
             rows = np.ascontiguousarray(graph_features(graph, generator=generator).numpy())
             self._graph_features = rows
         with FitDisplay(config, enabled=bool(self.verbose)) as display:
-            fit = fit_graph(graph, rows, config, device=device, on_record=display.on_record)
+            fit = fit_graph(
+                graph,
+                rows,
+                config,
+                device=device,
+                on_record=display.on_record,
+                partition=partition,
+            )
         self._keep(fit.assigner, fit.state)
         assert fit.labels is not None  # noqa: S101  # they are, of rows in memory
         self.labels_, self.objective_, self.ratio_cut_ = fit.labels, fit.objective, fit.ratio_cut
+        sizes = np.bincount(fit.labels, minlength=config.n_clusters)
+        cost = ClusterCost.of(
+            len(fit.labels),
+            float(graph.degree.sum()),
+            config.n_clusters,
+            balance_weight=config.in_use.balance_weight,
+        )
+        self.merge_tree_ = tree_of_clusters(graph, fit.labels, cost) if sizes.all() else None
         if self.store_probs:
             self.probs_ = assign_probs(fit.assigner, rows)
         return self
@@ -217,7 +261,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         """
         if self._is_precomputed:
             raise InvalidInputError("partial_fit needs features, not affinity='precomputed'.")
-        config, is_first = self._config(), not hasattr(self, "assigner_")
+        config = replace(self._config(), solver="train")
+        is_first = not hasattr(self, "assigner_")
         rows = self._check(X, reset=is_first)
         graph = self._graph(rows, config)
         if is_first:
@@ -274,7 +319,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             graph.weight,
             labels,
             assigner.n_clusters,
-            balance_weight=config.train.balance_weight,
+            balance_weight=config.in_use.balance_weight,
         )
         return float(1 - objective / (assigner.n_clusters - 1))
 
@@ -366,6 +411,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             "fitted": {
                 **found,
                 "n_steps_": self.n_steps_,
+                "n_neighbors_": getattr(self, "n_neighbors_", None),
                 "n_features_in_": self.n_features_in_,
                 "feature_names_in_": None if names is None else list(map(str, names)),
             },
@@ -380,7 +426,9 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         # a run of the command line calls its settings by the same names
         parameters = {**_mapping(description, "run"), **_mapping(description, "parameters")}
         model = cls(**{name: value for name, value in parameters.items() if name in known})
-        model.set_params(n_clusters=assigner.n_clusters, hidden=assigner.hidden)
+        model.set_params(n_clusters=assigner.n_clusters)
+        if model._config().layers != assigner.hidden:
+            model.set_params(hidden=assigner.hidden)
         model.assigner_ = assigner.to(choose_device(model.device))
         model.n_features_in_ = assigner.n_features
         for name, value in _mapping(description, "fitted").items():
@@ -407,7 +455,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             n_neighbors=self.n_neighbors,
             metric=self.metric,
             similarity=self.similarity,
-            hidden=tuple(self.hidden),
+            solver=self.solver,
+            hidden=None if self.hidden is None else tuple(self.hidden),
             bottleneck=self.bottleneck,
             balance_weight=self.balance_weight,
             walk_length=self.walk_length,
@@ -432,9 +481,15 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     def _graph(self, rows: Any, config: FitConfig) -> SimilarityGraph:
         if self._is_precomputed:
             return SimilarityGraph.from_scipy(rows)
-        n_neighbors = config.n_neighbors
+        n_samples = rows.shape[0]
+        n_neighbors = config.n_neighbors or getattr(self, "n_neighbors_", None)
         if n_neighbors is None:
-            n_neighbors = choose_n_neighbors(rows.shape[0], config.n_clusters)
+            n_neighbors = choose_n_neighbors(n_samples, config.n_clusters)
+        elif config.n_neighbors is None:  # those of fit, of rows that may be fewer
+            n_neighbors = max(1, min(n_neighbors, n_samples - 1))
+        return self._neighbor_graph(rows, config, n_neighbors)
+
+    def _neighbor_graph(self, rows: Any, config: FitConfig, n_neighbors: int) -> SimilarityGraph:
         return build_graph(
             rows,
             n_neighbors,

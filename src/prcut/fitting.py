@@ -1,7 +1,7 @@
-"""A fit on one machine: pairs → assigners from several starts → the best by its objective.
+"""A fit on one machine: search a partition → teach it, or train an assigner from several starts.
 
-No label takes part: the start that is kept has the lowest :func:`prcut.objective.hard_objective`
-of its hard assignment.
+No label takes part: of partitions and of starts, the one with the lowest
+:func:`prcut.objective.hard_objective` is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, distributed
 
 from prcut.assigner import Assigner
 from prcut.assignment import assign_labels
@@ -27,7 +27,9 @@ from prcut.graph import SimilarityGraph
 from prcut.neighbors import Metric
 from prcut.objective import hard_objective_of_sums
 from prcut.pair_shards import PairShards
-from prcut.pairs import GraphPairs, UniformPairs, WalkPairs
+from prcut.pairs import EdgePairs, GraphPairs, UniformPairs, WalkPairs
+from prcut.partition import Partition, find_partition
+from prcut.processes import this_place
 from prcut.similarity import PairSimilarity, Similarity
 from prcut.storage import Folder
 from prcut.train_state import Record, TrainConfig, TrainState
@@ -38,18 +40,30 @@ __all__ = [
     "Fit",
     "FitConfig",
     "Preset",
+    "SearchedGraph",
+    "Solver",
     "choose_device",
+    "choose_graph",
     "choose_n_neighbors",
     "fit_graph",
     "fit_shards",
     "measure_features",
+    "measure_fit",
     "new_assigner",
 ]
 
 _LOG = logging.getLogger(__name__)
 
 Preset = Literal["default", "paper"]
+Solver = Literal["search", "train"]
+# the layer that learns a partition by default: what walks found is not linear in the features
+_HIDDEN = (256,)
 
+# smaller batches are enough to learn labels from, and a search does not collapse: a dead cluster
+# need not cost more than one that ignores the graph
+_TEACHING: dict[str, Any] = {"batch_size": 512, "balance_weight": 1.0}
+# neighbours that are tried, and the adjusted Rand index from which two starts found the same
+_FEW_TO_MANY, _SAME = (10, 30, 100), 0.9
 # no start is made after one whose objective is so small a part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
 # rows that origin and scale of the features are measured on
@@ -67,35 +81,64 @@ class FitConfig:
         By default :func:`choose_n_neighbors`.
     metric, similarity
         As for :func:`prcut.similarity.build_graph`.
+    solver : {"search", "train"}
+        ``"search"`` finds a partition of the graph (:func:`prcut.partition.find_partition`) and
+        teaches it to the assigner; ``"train"`` trains the assigner on pairs, as the paper does.
     pairs : {"walk", "uniform"}
         Both ends of walks along the edges, or the paper's two batches.
     walk_length : int
         Steps of a walk; 1 draws edges.
     hidden, bottleneck
-        As for :class:`prcut.assigner.Assigner`.
-    n_init : int
-        Starts, of which the one with the lowest objective is kept.
-    train : TrainConfig
+        As for :class:`prcut.assigner.Assigner`; by default one hidden layer for what was searched,
+        none for what is trained.
+    n_init : int, optional
+        Starts, of which the one with the lowest objective is kept; by default 2 to search and 4 to
+        train.
+    train, teach : TrainConfig
+        Of the one solver and of the other.
     """
 
     n_clusters: int
     n_neighbors: int | None = None
     metric: Metric = "euclidean"
-    similarity: Similarity | PairSimilarity = "binary"
+    similarity: Similarity | PairSimilarity = "mean"
+    solver: Solver = "search"
     pairs: Literal["walk", "uniform"] = "walk"
     walk_length: int = 8
-    hidden: tuple[int, ...] = ()
+    hidden: tuple[int, ...] | None = None
     bottleneck: int | None = None
-    n_init: int = 4
+    n_init: int | None = None
     train: TrainConfig = field(default_factory=TrainConfig)
+    teach: TrainConfig = field(default_factory=lambda: TrainConfig(**_TEACHING))
 
     def __post_init__(self) -> None:
-        for name in ("n_clusters", "walk_length", "n_init"):
+        for name in ("n_clusters", "walk_length"):
             check_positive_int(name, getattr(self, name))
-        if self.n_neighbors is not None:
-            check_positive_int("n_neighbors", self.n_neighbors)
-        if self.pairs not in ("walk", "uniform"):
-            raise InvalidInputError(f"pairs={self.pairs!r} must be 'walk' or 'uniform'.")
+        for name in ("n_neighbors", "n_init"):
+            if getattr(self, name) is not None:
+                check_positive_int(name, getattr(self, name))
+        for name, known in (("pairs", ("walk", "uniform")), ("solver", ("search", "train"))):
+            if getattr(self, name) not in known:
+                raise InvalidInputError(
+                    f"{name}={getattr(self, name)!r} must be {known[0]!r} or {known[1]!r}."
+                )
+
+    @property
+    def in_use(self) -> TrainConfig:
+        """The one of ``train`` and ``teach`` that the solver uses."""
+        return self.teach if self.solver == "search" else self.train
+
+    @property
+    def n_starts(self) -> int:
+        """``n_init``, or the solver's default."""
+        return self.n_init or (2 if self.solver == "search" else 4)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """``hidden``, or the solver's default."""
+        if self.hidden is not None:
+            return self.hidden
+        return _HIDDEN if self.solver == "search" else ()
 
     @classmethod
     def of(cls, preset: Preset, n_clusters: int, *, seed: int = 0, **given: Any) -> FitConfig:
@@ -107,15 +150,24 @@ class FitConfig:
         """
         check_positive_int("n_clusters", n_clusters)
         if preset == "default":
-            config = cls(n_clusters, train=TrainConfig(seed=seed))
+            config = cls(n_clusters)
         elif preset == "paper":
-            paper = TrainConfig.paper(n_clusters, seed)
-            config = cls(n_clusters, n_neighbors=100, pairs="uniform", n_init=1, train=paper)
+            config = cls(
+                n_clusters,
+                n_neighbors=100,
+                similarity="binary",
+                solver="train",
+                pairs="uniform",
+                n_init=1,
+                train=TrainConfig.paper(n_clusters),
+            )
         else:
             raise InvalidInputError(f"{preset=} must be 'default' or 'paper'.")
         given = {name: value for name, value in given.items() if value is not None}
-        for_train = {name: given.pop(name) for name in asdict(config.train) if name in given}
-        return replace(config, **given, train=replace(config.train, **for_train))
+        names = asdict(config.train)
+        steps = {"seed": seed} | {name: given.pop(name) for name in names if name in given}
+        train, teach = replace(config.train, **steps), replace(config.teach, **steps)
+        return replace(config, **given, train=train, teach=teach)
 
 
 class Fit(NamedTuple):
@@ -138,6 +190,14 @@ class Fit(NamedTuple):
     objective: float
     ratio_cut: float
     cluster_sizes: np.ndarray
+
+
+class SearchedGraph(NamedTuple):
+    """A graph of so many neighbours with the partition that was found on it."""
+
+    n_neighbors: int
+    graph: SimilarityGraph
+    partition: Partition
 
 
 class _Score(NamedTuple):
@@ -169,6 +229,7 @@ def fit_graph(
     device: torch.device | str = "cpu",
     checkpoint: Folder | None = None,
     on_record: Callable[[int, Record], None] | None = None,
+    partition: Partition | None = None,
 ) -> Fit:
     """Fit an assigner of ``features`` to a graph in memory.
 
@@ -183,8 +244,14 @@ def fit_graph(
         Where every start is saved as it goes.
     on_record : callable, optional
         Called with the number of the start and its newest :class:`Record`.
+    partition : Partition, optional
+        What was found on this graph already.
     """
     features = as_features(features)
+    make = partial(new_assigner, *measure_features(features, config.train.seed), config)
+    if config.solver == "search":
+        partition = partition or _search(graph, config)
+        return _teach(graph, features, partition, make, config, device, checkpoint, on_record)
     n_samples = graph.n_samples
     sampler: GraphPairs
     if config.pairs == "uniform":
@@ -195,13 +262,51 @@ def fit_graph(
         sampler = WalkPairs(graph, n_steps=config.walk_length)
 
     def measure(assigner: Assigner) -> _Score:
-        labels = assign_labels(assigner, features)
-        part = _Part(graph, torch.from_numpy(labels).to(graph.weight.device), n_samples)
-        return _score([part], config)._replace(labels=labels)
+        return _measure(graph, assign_labels(assigner, features), config)
 
-    make = partial(new_assigner, *measure_features(features, config.train.seed), config)
     problem = _Problem(GatheredPairs(sampler, features), make, measure)
     return _best_start(problem, config, torch.device(device), checkpoint, on_record)
+
+
+def _teach(
+    graph: SimilarityGraph,
+    features: Any,
+    partition: Partition,
+    make: Callable[[Generator], Assigner],
+    config: FitConfig,
+    device: torch.device | str,
+    checkpoint: Folder | None,
+    on_record: Callable[[int, Record], None] | None,
+) -> Fit:
+    labels = torch.from_numpy(partition.labels)
+    if this_place().world_size > 1:  # one process decides, should rounding differ between them
+        labels = labels.to(device)
+        distributed.broadcast(labels, src=0)
+        labels = labels.cpu()
+    assigner = make(Generator().manual_seed(config.teach.seed)).to(device)
+    state = train(
+        GatheredPairs(EdgePairs(graph), features, labels),
+        assigner,
+        config.teach,
+        checkpoint=None if checkpoint is None else checkpoint / "start-0",
+        on_record=None if on_record is None else partial(on_record, 0),
+    )
+    return _fit_of(assigner, state, _measure(graph, labels.numpy(), config))
+
+
+def measure_fit(fit: Fit, graph: SimilarityGraph, features: Any, config: FitConfig) -> Fit:
+    """The same fit with the labels that its assigner gives, and their objective."""
+    labels = assign_labels(fit.assigner, as_features(features))
+    return _fit_of(fit.assigner, fit.state, _measure(graph, labels, config))
+
+
+def _fit_of(assigner: Assigner, state: TrainState, score: _Score) -> Fit:
+    return Fit(assigner, state, score.labels, score.objective, score.ratio_cut, score.cluster_sizes)
+
+
+def _measure(graph: SimilarityGraph, labels: np.ndarray, config: FitConfig) -> _Score:
+    part = _Part(graph, torch.from_numpy(labels).to(graph.weight.device), graph.n_samples)
+    return _score([part], config)._replace(labels=labels)
 
 
 def fit_shards(
@@ -217,6 +322,7 @@ def fit_shards(
 
     Parameters are those of :func:`fit_graph`; memory holds one block at a time.
     """
+    config = replace(config, solver="train")
     similarity = config.similarity
     if callable(similarity):
         raise InvalidInputError("similarity must be a name where rows are on disk, not a callable.")
@@ -241,7 +347,7 @@ def _best_start(
     on_record: Callable[[int, Record], None] | None,
 ) -> Fit:
     best: Fit | None = None
-    for start in range(config.n_init):
+    for start in range(config.n_starts):
         # hashed: seed 0's second start is not seed 1's first
         (seed,) = np.random.SeedSequence([config.train.seed, start]).generate_state(1)
         train_config = replace(config.train, seed=int(seed))
@@ -257,19 +363,12 @@ def _best_start(
         _LOG.info(
             "start %d/%d: objective %.4f after %d steps",
             start + 1,
-            config.n_init,
+            config.n_starts,
             score.objective,
             state.step,
         )
         if best is None or score.objective < best.objective:
-            best = Fit(
-                assigner,
-                state,
-                score.labels,
-                score.objective,
-                score.ratio_cut,
-                score.cluster_sizes,
-            )
+            best = _fit_of(assigner, state, score)
         if best.objective <= _NOTHING_LEFT * (config.n_clusters - 1):
             break
     assert best is not None  # noqa: S101
@@ -284,7 +383,7 @@ def _score(parts: Iterable[_Part], config: FitConfig) -> _Score:
         cuts += cluster_cuts(part.graph.weight, part.labels, config.n_clusters).cpu()
         sizes += torch.bincount(part.labels[: part.n_core], minlength=config.n_clusters).cpu()
         total += part.graph.weight.values().double().sum().cpu()
-    objective = hard_objective_of_sums(cuts, sizes, total, config.train.balance_weight)
+    objective = hard_objective_of_sums(cuts, sizes, total, config.in_use.balance_weight)
     ratio_cut = torch.where(cuts > 0, 0.5 * cuts / sizes, 0.0).sum()
     return _Score(float(objective), float(ratio_cut), sizes.long().numpy())
 
@@ -292,7 +391,7 @@ def _score(parts: Iterable[_Part], config: FitConfig) -> _Score:
 def new_assigner(origin: Tensor, scale: float, config: FitConfig, generator: Generator) -> Assigner:
     """An untrained assigner of features with that origin and scale."""
     assigner = Assigner(
-        len(origin), config.n_clusters, config.hidden, config.bottleneck, generator=generator
+        len(origin), config.n_clusters, config.layers, config.bottleneck, generator=generator
     )
     assigner.standardize(origin, scale)
     return assigner
@@ -327,7 +426,7 @@ def measure_features(features: Any, seed: int = 0) -> tuple[Tensor, float]:
 
 
 def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
-    """Neighbours by default: a tenth of a cluster, within limits.
+    """Neighbours to train with, by default: a tenth of a cluster, within limits.
 
     No more than 150, which images wanted; no more than make 20 million links (or 15 a row), which
     keeps the graph near a gigabyte; at least 10, and below ``n_samples``.
@@ -338,6 +437,53 @@ def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
     """
     wanted = min(150, n_samples // (10 * n_clusters), max(15, 20_000_000 // n_samples))
     return max(1, min(max(10, wanted), n_samples - 1))
+
+
+def choose_graph(
+    build: Callable[[int], SimilarityGraph], n_samples: int, config: FitConfig
+) -> SearchedGraph:
+    """The sparsest graph on which independent starts find the same clusters, and these.
+
+    Few neighbours follow the shape of clusters closely; where the clusters that are found depend on
+    the start, they are too few to decide, and more are tried. No label takes part.
+
+    Parameters
+    ----------
+    build : callable
+        The graph with so many neighbours.
+    n_samples : int
+    config : FitConfig
+        ``n_neighbors``, where it is given, is the only one that is tried.
+    """
+    tried: list[SearchedGraph] = []
+    for n_neighbors in _neighbors_to_try(n_samples, config):
+        graph = build(n_neighbors)
+        tried.append(SearchedGraph(n_neighbors, graph, _search(graph, config)))
+        agreement = tried[-1].partition.agreement
+        _LOG.info("%d neighbours: starts agree to %.2f", n_neighbors, agreement)
+        if agreement >= _SAME:
+            return tried[-1]
+    return max(tried, key=lambda one: one.partition.agreement)
+
+
+def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
+    if config.n_neighbors is not None:
+        return [config.n_neighbors]
+    if config.n_starts == 1:  # nothing to compare
+        return [max(1, min(_FEW_TO_MANY[0], n_samples - 1))]
+    most = min(n_samples // (2 * config.n_clusters), max(15, 20_000_000 // n_samples))
+    most = max(1, min(max(most, 10), n_samples - 1))
+    return sorted({min(number, most) for number in _FEW_TO_MANY})
+
+
+def _search(graph: SimilarityGraph, config: FitConfig) -> Partition:
+    return find_partition(
+        graph,
+        config.n_clusters,
+        balance_weight=config.teach.balance_weight,
+        n_init=config.n_starts,
+        seed=config.teach.seed,
+    )
 
 
 def choose_device(name: str) -> torch.device:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
+from prcut.batches import shared_tensor
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph import SimilarityGraph
 from prcut.sparse import csr_tensor
-from prcut.storage import Folder
+from prcut.storage import Folder, check_format
 
 __all__ = ["GRAPH_RECORD", "load_graph", "save_graph"]
 
@@ -65,13 +61,10 @@ def load_graph(path: str | Path | Folder, *, verify: bool = True) -> SimilarityG
         found, n_samples = int(record["format"]), int(record["n_samples"])
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(f"{folder.path}/{GRAPH_RECORD} lacks {error}.") from error
-    if found > _FORMAT:
-        raise InvalidInputError(
-            f"{folder.path} has format {found}, this version reads up to {_FORMAT}; upgrade prcut."
-        )
+    check_format(folder.path, found, _FORMAT)
     if verify:
         folder.verify(record)
-    indptr, indices, values = (_tensor(folder.map_array(f"{name}.npy")) for name in _ARRAYS)
+    indptr, indices, values = (shared_tensor(folder.map_array(f"{name}.npy")) for name in _ARRAYS)
     if (
         len(indptr) != n_samples + 1
         or int(indptr[-1]) != len(indices)
@@ -81,10 +74,3 @@ def load_graph(path: str | Path | Folder, *, verify: bool = True) -> SimilarityG
             f"the arrays in {folder.path} do not fit each other; remove it and make it again."
         )
     return SimilarityGraph(csr_tensor(indptr, indices, values))
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    with warnings.catch_warnings():
-        # torch warns that it could write to a read-only map; a graph is only read
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.from_numpy(array)

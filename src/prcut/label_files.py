@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +26,9 @@ from prcut.assignment import row_chunks
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fitting import choose_device
 from prcut.progress import Progress, Reporter
+from prcut.read_ahead import read_ahead
 from prcut.sources import ParquetSource, Source, SourceFile, open_source
-from prcut.storage import Folder
+from prcut.storage import Folder, plan_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,6 @@ STATE_FOLDER = "_prcut"
 _PIECE_BYTES = 2**24
 # rows of a file made from an array, and of a row group
 _FILE_ROWS, _GROUP_ROWS = 2**23, 2**18
-_T = TypeVar("_T")
 
 
 class LabelFiles(NamedTuple):
@@ -120,7 +119,7 @@ def assign_parquet(
     _check_target(folder)
     (folder / STATE_FOLDER).start(plan)
     folder.clear_unfinished()
-    key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+    key = plan_key(plan)
     report, n_kept = Reporter("assign", source.n_samples, on_progress), 0
     for number, file in enumerate(files):
         if _is_finished(folder, file, number, key):
@@ -160,8 +159,7 @@ def _check_target(folder: Folder) -> None:
     """Never write among files that are not ours: the data themselves may be there."""
     from pyarrow import fs
 
-    if folder.filesystem.get_file_info(folder.path).is_file:
-        raise InvalidInputError(f"{folder.path} is a file, expected a folder or a new name.")
+    folder.check_is_no_file()
     inside = folder.filesystem.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
     if inside and STATE_FOLDER not in {info.base_name for info in inside}:
         raise InvalidInputError(
@@ -258,8 +256,8 @@ class _Labels:
     def _batches(self, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with ThreadPoolExecutor(1, thread_name_prefix="prcut-read-ahead") as reader:
-            for features, ids in _ahead(reader, self._pieces(file)):
+        with closing(read_ahead(self._pieces(file))) as pieces:
+            for features, ids in pieces:
                 label, confidence, *lists = _assign(self._assigner, features, self._top)
                 columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
                 columns += [
@@ -302,14 +300,6 @@ def _best(logits: Tensor, top: int) -> list[Tensor]:
         return [label, confidence]
     probs = (values - values[:, :1]).exp_() / total[:, None]
     return [label, confidence, clusters.int(), probs]
-
-
-def _ahead(reader: ThreadPoolExecutor, items: Iterator[_T]) -> Iterator[_T]:
-    """The items, the next one always being made in the background."""
-    waiting = reader.submit(next, items, None)
-    while (item := waiting.result()) is not None:
-        waiting = reader.submit(next, items, None)
-        yield item
 
 
 class _Sink(io.RawIOBase):

@@ -27,7 +27,7 @@ from torch import Tensor
 import prcut
 from prcut.assigner import Assigner, LogitTable
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-from prcut.storage import Folder
+from prcut.storage import Folder, check_format
 
 __all__ = ["LoadedModel", "load_from_hub", "load_model", "push_to_hub", "save_model"]
 
@@ -338,8 +338,7 @@ def _as_json(description: Mapping[str, Any]) -> Any:
 
 def _check_target(folder: Folder) -> bool:
     """Whether a model is there to be replaced; refuse to write over anything else."""
-    if folder.filesystem.get_file_info(folder.path).is_file:
-        raise InvalidInputError(f"{folder.path} is a file, expected a folder or a new name.")
+    folder.check_is_no_file()
     if not folder.exists(_CONFIG):
         return False
     try:
@@ -400,10 +399,7 @@ def _read_config(folder: Folder) -> dict[str, Any]:
     found = config.get("format")
     if not _is_positive_int(found):
         _refuse(folder, _CONFIG, f"has format={found!r}, expected a whole number >= 1")
-    if found > _FORMAT:
-        raise InvalidInputError(
-            f"{folder.path} has format {found}, this version reads up to {_FORMAT}; upgrade prcut."
-        )
+    check_format(folder.path, found, _FORMAT)
     for name in ("assigner", "description", "files"):
         if not isinstance(config.get(name), dict):
             _refuse(folder, _CONFIG, f"lacks the object {name!r}")

@@ -15,10 +15,8 @@ neighbours A; with ``n_steps`` > 1 walks go on inside the block.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -32,8 +30,9 @@ from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import gather, is_scattered, scatter
 from prcut.pairs import WalkPairs, stream_generator
 from prcut.progress import Progress, Reporter
+from prcut.read_ahead import read_ahead
 from prcut.similarity import Similarity
-from prcut.storage import Folder
+from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
 
 __all__ = ["PairShards", "ShardConfig", "open_pair_shards", "write_pair_shards"]
@@ -107,7 +106,7 @@ def write_pair_shards(
         "n_pairs": n_pairs,
         "n_shards": n_shards,
     }
-    key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+    key = plan_key(plan)
     folder.start(plan)
     exchange = folder / "exchange"
     if folder.exists("manifest.json") and all(
@@ -238,11 +237,11 @@ class PairShards:
             )
         share = batch_size // n_streams
         mine = range(rank, n_streams, world_size)
-        with ThreadPoolExecutor(len(mine), thread_name_prefix="prcut-read-ahead") as readers:
-            streams = [
-                _ReadAhead(readers, self._chunks(seed, number, n_streams, start_step * share))
-                for number in mine
-            ]
+        with ExitStack() as stack:
+            streams = []
+            for number in mine:
+                chunks = read_ahead(self._chunks(seed, number, n_streams, start_step * share))
+                streams.append(_Stream(stack.enter_context(closing(chunks))))
             while True:
                 parts = zip(*(one.take(share) for one in streams), strict=True)
                 features, weight, node_weight = (np.concatenate(part) for part in parts)
@@ -284,20 +283,18 @@ class PairShards:
 _Chunk = tuple[np.ndarray, ...]
 
 
-class _ReadAhead:
-    """Chunks cut to the lengths asked for, the next one always being read in the background."""
+class _Stream:
+    """Chunks cut to the lengths asked for."""
 
-    def __init__(self, readers: ThreadPoolExecutor, chunks: Iterator[_Chunk]) -> None:
-        self._readers, self._chunks = readers, chunks
-        self._next: Future[_Chunk] = readers.submit(next, chunks)
+    def __init__(self, chunks: Iterator[_Chunk]) -> None:
+        self._chunks = chunks
         self._rest: _Chunk | None = None
 
     def take(self, n_pairs: int) -> _Chunk:
         taken: list[_Chunk] = []
         while n_pairs > 0:
             if self._rest is None or not len(self._rest[0]):
-                self._rest = self._next.result()
-                self._next = self._readers.submit(next, self._chunks)
+                self._rest = next(self._chunks)
             taken.append(tuple(column[:n_pairs] for column in self._rest))
             self._rest = tuple(column[n_pairs:] for column in self._rest)
             n_pairs -= len(taken[-1][0])

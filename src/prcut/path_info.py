@@ -102,7 +102,7 @@ def _stages(folder: Folder, plan: dict[str, Any]) -> _Rows:
     ends = {"graph": GRAPH_RECORD, "blocks": "manifest.json", "pairs": "manifest.json"}
     names = ("graph",) if plan["mode"] == "memory" else ("blocks", "pairs")
     stages = [(name, _state(folder / name, ends[name])) for name in names]
-    for start in range(plan["n_init"]):
+    for start in range(1 if plan["solver"] == "search" else plan["n_init"]):
         saved = folder / "checkpoint" / f"start-{start}"
         step = saved.read_json("checkpoint.json")["step"] if saved.exists("checkpoint.json") else 0
         stages.append((f"start {start + 1}", f"step {step:,} of at most {plan['max_steps']:,}"))

@@ -7,6 +7,7 @@ from torch import Tensor, distributed, nn
 
 from prcut.errors import InvalidInputError
 from prcut.objective import carry_batch_gradient
+from prcut.processes import this_place
 from prcut.validation import check_positive_int
 
 __all__ = ["RunningClusterMass"]
@@ -67,7 +68,7 @@ class RunningClusterMass(nn.Module):
 
 
 def _sum_over_ranks(local: Tensor) -> Tensor:
-    if distributed.is_available() and distributed.is_initialized():
+    if this_place().world_size > 1:
         total: Tensor = _SumOverRanks.apply(local)  # type: ignore[no-untyped-call]
         return total
     return local

@@ -16,14 +16,12 @@ first process writes and the others wait; the folder must be one that all of the
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -39,9 +37,11 @@ from prcut.fitting import (
     Fit,
     FitConfig,
     choose_device,
+    choose_graph,
     choose_n_neighbors,
     fit_graph,
     fit_shards,
+    measure_fit,
 )
 from prcut.graph import SimilarityGraph
 from prcut.graph_folder import GRAPH_RECORD, load_graph, save_graph
@@ -49,10 +49,11 @@ from prcut.memory import available_memory, bytes_in_memory, choose_block_rows, r
 from prcut.model_folder import load_model, save_model
 from prcut.neighbors import Metric
 from prcut.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.processes import this_place
 from prcut.progress import Progress
 from prcut.similarity import Similarity, build_graph
 from prcut.sources import Source, open_source, read_all
-from prcut.storage import Folder
+from prcut.storage import Folder, check_format, plan_key
 from prcut.train_state import Record, TrainState
 
 __all__ = ["GraphConfig", "Mode", "RunResult", "choose_mode", "fit_run", "graph_run", "read_plan"]
@@ -73,7 +74,7 @@ class GraphConfig(NamedTuple):
 
     n_neighbors: int = 15
     metric: Metric = "euclidean"
-    similarity: Similarity = "binary"
+    similarity: Similarity = "mean"
     seed: int = 0
     max_components: int = 1
 
@@ -131,8 +132,7 @@ class _Run:
     @property
     def key(self) -> str:
         """Changes with whatever changes the graph."""
-        content = json.dumps([self.source.fingerprint, *self.graph])
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return plan_key([self.source.fingerprint, *self.graph])
 
 
 def fit_run(
@@ -187,19 +187,17 @@ def fit_run(
         config.n_clusters,
     )
     if _is_leader():
-        plan = _describe(source, config)
         if folder.exists("plan.json"):
             begun = read_plan(folder)
-            plan |= {name: begun[name] for name in _SETTLED if name in begun}
+            settled = {name: begun[name] for name in _SETTLED if name in begun}
         else:
             mode, block_rows = _choose(source, graph, memory)
             name = None if isinstance(data, np.ndarray) else _absolute(data)
-            plan |= {"data": name, "mode": mode, "block_rows": block_rows}
-        if plan.get("mode") == "disk":
-            _refuse_on_disk(config)
-        folder.start(plan)
+            settled = {"data": name, "mode": mode, "block_rows": block_rows}
+        folder.start(_describe(source, _settle(config, settled.get("mode"))) | settled)
     _wait()
     begun = read_plan(folder)
+    config = _settle(config, begun["mode"])
     if (earlier := _finished(where)) is not None:
         _LOG.info("%s is finished already", where)
         return earlier
@@ -267,11 +265,7 @@ def read_plan(folder: Folder) -> dict[str, Any]:
         raise InvalidInputError(f"{folder.path} is not a run folder; its plan.json is another's.")
     if not isinstance(plan.get("format"), int):
         raise CorruptFileError(f"{folder.path}/plan.json lacks 'format'.")
-    if plan["format"] > _FORMAT:
-        raise InvalidInputError(
-            f"{folder.path} has format {plan['format']}, this version reads up to {_FORMAT}; "
-            "upgrade prcut."
-        )
+    check_format(folder.path, plan["format"], _FORMAT)
     return plan
 
 
@@ -302,12 +296,16 @@ def _check_free(folder: Folder) -> None:
         raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
 
 
-def _refuse_on_disk(config: FitConfig) -> None:
+def _settle(config: FitConfig, mode: str | None) -> FitConfig:
+    """A graph on disk cannot be searched as a whole: there the assigner is trained."""
+    if mode != "disk":
+        return config
     if config.pairs != "walk":
         raise InvalidInputError(
             f"pairs={config.pairs!r} (the paper's) needs the graph in memory, and it does not fit; "
             "raise memory or use preset='default'."
         )
+    return replace(config, solver="train")
 
 
 def _absolute(path: str | Path) -> str:
@@ -326,8 +324,10 @@ def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
         "id_column": getattr(source, "id_column", None),
         "n_samples": source.n_samples,
         "n_features": source.n_features,
-        **options.pop("train"),
-        **options,
+        **asdict(config.in_use),
+        **{name: value for name, value in options.items() if name not in ("train", "teach")},
+        "n_init": config.n_starts,
+        "hidden": config.layers,
     }
 
 
@@ -365,9 +365,9 @@ def _train(
     checkpoint = run.folder / "checkpoint"
     if run.mode == "memory":
         with _timed(seconds, "graph"):
-            graph, features = _graph_stage(run)
+            graph, features = _graph_stage(run, config)
         with _timed(seconds, "training"):
-            return fit_graph(
+            fit = fit_graph(
                 graph,
                 features,
                 config,
@@ -375,6 +375,8 @@ def _train(
                 checkpoint=checkpoint,
                 on_record=on_record,
             )
+            # what is written are the labels that the model gives
+            return measure_fit(fit, graph, features, config)
     with _timed(seconds, "graph"):
         _blocks_stage(run, config)
         shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
@@ -384,27 +386,38 @@ def _train(
         )
 
 
-def _graph_stage(run: _Run) -> tuple[SimilarityGraph, np.ndarray]:
+def _graph_stage(run: _Run, fit: FitConfig) -> tuple[SimilarityGraph, np.ndarray]:
     """The graph, mapped, and the features."""
     features = read_all(run.source)
     folder = run.folder / "graph"
     if _is_leader() and not folder.is_sealed(GRAPH_RECORD, run.key):
-        _make_graph(run, folder, features)
+        _make_graph(run, folder, features, fit)
     _wait()
     return load_graph(folder, verify=False), features
 
 
-def _make_graph(run: _Run, folder: Folder, features: np.ndarray) -> None:
+def _make_graph(
+    run: _Run, folder: Folder, features: np.ndarray, fit: FitConfig | None = None
+) -> None:
+    """The graph that is asked for, or that a search on it prefers."""
     config = run.graph
-    _LOG.info("finding %d neighbours of %s rows", config.n_neighbors, f"{len(features):,}")
-    graph = build_graph(
-        features,
-        config.n_neighbors,
-        metric=config.metric,
-        similarity=config.similarity,
-        max_components=config.max_components,
-        seed=config.seed,
-    )
+
+    def build(n_neighbors: int) -> SimilarityGraph:
+        _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{len(features):,}")
+        return build_graph(
+            features,
+            n_neighbors,
+            metric=config.metric,
+            similarity=config.similarity,
+            max_components=config.max_components,
+            seed=config.seed,
+        )
+
+    if fit is not None and fit.solver == "search" and fit.n_neighbors is None:
+        n_neighbors, graph, _ = choose_graph(build, len(features), fit)
+        config = config._replace(n_neighbors=n_neighbors)
+    else:
+        graph = build(config.n_neighbors)
     save_graph(folder, graph, {"key": run.key, **config._asdict()})
 
 
@@ -517,15 +530,11 @@ def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
 # -- processes -------------------------------------------------------------------------------
 
 
-def _is_distributed() -> bool:
-    return distributed.is_available() and distributed.is_initialized()
-
-
 def _is_leader() -> bool:
-    return not _is_distributed() or distributed.get_rank() == 0
+    return this_place().rank == 0
 
 
 def _wait() -> None:
     """Until every process is here."""
-    if _is_distributed():
+    if this_place().world_size > 1:
         distributed.barrier()

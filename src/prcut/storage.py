@@ -23,7 +23,7 @@ from prcut.errors import CorruptFileError, InvalidInputError
 if TYPE_CHECKING:
     from pyarrow import fs
 
-__all__ = ["Folder", "locate"]
+__all__ = ["Folder", "check_format", "locate", "plan_key"]
 
 _CHUNK_BYTES = 2**23
 # a file being written: .name.pid.prcut-tmp, which nobody else's files are called
@@ -44,6 +44,23 @@ def locate(path: str | Path, filesystem: fs.FileSystem | None = None) -> tuple[f
     except ArrowInvalid as error:
         raise InvalidInputError(f"{path} is not a URI that pyarrow knows: {error}.") from error
     return found
+
+
+def plan_key(plan: Any) -> str:
+    """A short name for a plan: records made by another plan have another key.
+
+    >>> plan_key({"a": 1, "b": 2}) == plan_key({"b": 2, "a": 1}) != plan_key({"a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_format(what: str, found: int, newest: int) -> None:
+    """Refuse what a later version of prcut wrote."""
+    if found > newest:
+        raise InvalidInputError(
+            f"{what} has format {found}, this version reads up to {newest}; upgrade prcut."
+        )
 
 
 class Folder:
@@ -245,10 +262,14 @@ class Folder:
         names = (info.base_name for info in found if info.is_file)
         return sorted(name for name in names if not _UNFINISHED.fullmatch(name))
 
-    def start(self, plan: Mapping[str, Any]) -> None:
-        """Begin or resume what ``plan`` describes; refuse a folder that holds something else."""
+    def check_is_no_file(self) -> None:
+        """Refuse a path at which there is a file."""
         if self.filesystem.get_file_info(self.path).is_file:
             raise InvalidInputError(f"{self.path} is a file, expected a folder or a new name.")
+
+    def start(self, plan: Mapping[str, Any]) -> None:
+        """Begin or resume what ``plan`` describes; refuse a folder that holds something else."""
+        self.check_is_no_file()
         self.clear_unfinished()
         plan = json.loads(json.dumps(plan))
         if not self.exists("plan.json"):
@@ -271,11 +292,7 @@ class Folder:
             found = int(manifest["plan"]["format"])
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"{self.path}/manifest.json lacks {error}.") from error
-        if found > newest_format:
-            raise InvalidInputError(
-                f"{self.path} has format {found}, this version reads up to {newest_format}; "
-                "upgrade prcut."
-            )
+        check_format(self.path, found, newest_format)
         assert isinstance(manifest, dict)  # noqa: S101
         return manifest
 

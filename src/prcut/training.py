@@ -18,6 +18,7 @@ from prcut.batches import PairStream, pair_ends
 from prcut.checkpoint import load_checkpoint, save_checkpoint
 from prcut.errors import PRCutError
 from prcut.objective import balance_factor, cluster_imbalance, soft_ratio_cut
+from prcut.processes import this_place
 from prcut.storage import Folder
 from prcut.train_state import RECORD_EVERY, Record, TrainConfig, TrainState
 
@@ -45,6 +46,7 @@ def train(
     Parameters
     ----------
     pairs : GatheredPairs, PairShards, or another PairStream
+        With labels, the assigner is taught these instead; the records are the same.
     assigner : Assigner, LogitTable, or a module with ``n_clusters`` that returns logits
         Trained on the device it is on.
     config : TrainConfig, optional
@@ -72,7 +74,7 @@ def train(
     state = state or TrainState.start(assigner, config)
     if checkpoint is not None:
         load_checkpoint(checkpoint, assigner, state, config)
-    rank, world_size = _place()
+    rank, world_size = this_place()
     device = next(assigner.parameters()).device
     parallel = nn.parallel.DistributedDataParallel(assigner) if world_size > 1 else assigner
     factor = balance_factor(config.balance_weight, state.n_clusters)
@@ -98,8 +100,11 @@ def train(
             mass = state.cluster_mass(probs, node_weight)  # line 7
             cut = soft_ratio_cut(weight, *pair_ends(probs, batch), mass)
             imbalance = cluster_imbalance(mass)
+            loss = cut + factor * imbalance
+            if batch.labels is not None:  # a partition is known already: learn to tell it
+                loss = nn.functional.cross_entropy(logits.float(), batch.labels.to(device))
             state.optimizer.zero_grad()
-            (cut + factor * imbalance).backward()  # lines 8–10 (errata 3)
+            loss.backward()  # lines 8–10 (errata 3)
             for group in state.optimizer.param_groups:
                 group["lr"] = config.learning_rate_at(state.step)
             state.optimizer.step()  # line 11
@@ -131,9 +136,10 @@ def _record(step: int, sums: Tensor, factor: float, probs: Tensor, node_weight: 
     confidence, labels = probs.max(1)
     sizes = sums.new_zeros(probs.shape[1]).index_add_(0, labels, node_weight.double())
     figures = torch.cat([sums / RECORD_EVERY, confidence.double().mean()[None], sizes])
-    if _place()[1] > 1:
-        distributed.all_reduce(figures, distributed.ReduceOp.SUM)
-        figures[:3] /= _place()[1]
+    world_size = this_place().world_size
+    if world_size > 1:
+        distributed.all_reduce(figures)
+        figures[:3] /= world_size
     cut, imbalance, certainty, *_ = figures.tolist()
     if not math.isfinite(cut + imbalance):
         raise PRCutError(
@@ -154,10 +160,3 @@ def _has_stalled(records: list[Record], patience: int | None) -> bool:
     nothing = len(records[-1].cluster_sizes) - 1
     has_begun = last <= 0.95 * nothing  # a run that still knows nothing may be about to learn
     return has_begun and before - last < max(_STALL * before, _NEXT_TO_NOTHING * nothing)
-
-
-def _place() -> tuple[int, int]:
-    """Rank and number of the processes of torch.distributed."""
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1

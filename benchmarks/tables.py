@@ -1,0 +1,114 @@
+"""The claims made from the committed results of `prcut bench`, and the page that shows them.
+
+    python benchmarks/tables.py             # read the results, check the claims and the page
+    python benchmarks/tables.py --write     # write the summaries and the docs page anew
+    python benchmarks/tables.py --quick     # run the small table afresh, then check as above
+
+Runs are made by `prcut bench table1` and so on; here nothing is run but the small table.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from _verdict import verdict
+from prcut.bench.cli import BenchOptions, bench_table
+from prcut.bench.records import RunRecord, read_records
+
+ROOT = Path(__file__).parent.parent
+RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/benchmarks.md"
+# below cross-entropy at most, in accuracy
+TABLE1_MARGIN = 0.005
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="run the table of the digits too")
+    parser.add_argument("--write", action="store_true", help="write summaries and docs page")
+    args = parser.parse_args()
+    short: list[str] = []
+    if args.quick:
+        short += quick()
+    for name, claim in (("table1", table1), ("table2", table2)):
+        path = RESULTS / f"{name}.jsonl"
+        short += claim(done(path)) if path.exists() else [f"{path.name} is missing"]
+    short += page(write=args.write)
+    return verdict(
+        short, "PRCut within .005 of cross-entropy (table 1), below SC's best RC (table 2)"
+    )
+
+
+def done(path: Path) -> list[RunRecord]:
+    return [record for record in read_records(path) if record.result.status == "done"]
+
+
+def table1(records: list[RunRecord]) -> Iterator[str]:
+    print("\n| table 1 | PRCut | cross-entropy |\n|---|---|---|")
+    for dataset in dict.fromkeys(record.spec.dataset for record in records):
+        ours, theirs = (
+            median(
+                record.result.acc or 0.0
+                for record in records
+                if (record.spec.dataset, record.spec.method) == (dataset, method)
+            )
+            for method in ("prcut_labels", "cross_entropy")
+        )
+        print(f"| {dataset} | {ours:.4f} | {theirs:.4f} |")
+        if ours < theirs - TABLE1_MARGIN:
+            yield f"table 1, {dataset}: {ours:.4f} < {theirs:.4f} - {TABLE1_MARGIN}"
+
+
+def table2(records: list[RunRecord]) -> Iterator[str]:
+    """The worst of our seeds against their best."""
+    print("\n| table 2, RC | PRCut, worst seed | SC, best seed |\n|---|---|---|")
+    for graph in dict.fromkeys((r.spec.dataset, r.spec.n_neighbors) for r in records):
+        cuts = {
+            method: [
+                record.result.ratio_cut or 0.0
+                for record in records
+                if (record.spec.dataset, record.spec.n_neighbors) == graph
+                and record.spec.method == method
+            ]
+            for method in ("prcut_cut", "spectral_clustering")
+        }
+        ours, theirs = max(cuts["prcut_cut"]), min(cuts["spectral_clustering"])
+        print(f"| {graph[0]}, {graph[1]} neighbours | {ours:.3f} | {theirs:.3f} |")
+        if ours >= theirs:
+            yield f"table 2, {graph}: RC {ours:.3f} >= {theirs:.3f}"
+
+
+def page(*, write: bool) -> Iterator[str]:
+    """Every `<!-- NAME -->` of the page is followed by the summary of that table."""
+    text = PAGE.read_text("utf-8")
+    for name in re.findall(r"<!-- (\w+) -->", text):
+        summary = bench_table(name, BenchOptions(results=str(RESULTS), summary_only=True))
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        part = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        text = part.sub(lambda _, s=summary, b=begin, e=end: f"{b}\n\n{s}\n{e}", text)
+    if write:
+        PAGE.write_text(text, "utf-8")
+    elif text != PAGE.read_text("utf-8"):
+        yield "docs/benchmarks.md is out of date: run with --write"
+
+
+def quick() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        print(bench_table("quick", BenchOptions(results=folder)))
+        records = done(Path(folder) / "quick.jsonl")
+    cuts = {
+        method: [r.result.ratio_cut or 0.0 for r in records if r.spec.method == method]
+        for method in ("prcut_cut", "spectral_clustering", "leiden_k")
+    }
+    for peer in ("spectral_clustering", "leiden_k"):
+        if cuts[peer] and max(cuts["prcut_cut"]) > min(cuts[peer]):
+            yield f"digits: RC {max(cuts['prcut_cut']):.3f} > {peer}'s {min(cuts[peer]):.3f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""What the commands `prcut bench` and `prcut embed` do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prcut.bench.inputs import load_bench_dataset
+from prcut.bench.ranking import summarise_representations
+from prcut.bench.records import RunRecord, RunSpec, drop_records, read_records
+from prcut.bench.runner import run_all
+from prcut.bench.summary import summarise
+from prcut.bench.tables import TABLES, missing_packages, parse_seeds, select_specs
+from prcut.errors import InvalidInputError, PRCutError
+from prcut.progress import Progress
+
+__all__ = ["BenchOptions", "bench_table", "embed_dataset"]
+
+_LOG = logging.getLogger(__name__)
+_OnProgress = Callable[[Progress], None]
+# of tables that do not compare methods
+_SUMMARIES = {"representations": summarise_representations}
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What `prcut bench` was asked for."""
+
+    results: str = "benchmarks/results"
+    methods: str | None = None
+    datasets: str | None = None
+    seeds: str | None = None
+    quick: bool = False
+    time_limit: float | None = None
+    redo: bool = False
+    summary_only: bool = False
+    mixed: bool = False
+    plot: bool = False
+
+
+def bench_table(name: str, options: BenchOptions, on_progress: _OnProgress | None = None) -> str:
+    """Run what is missing of a table and return its summary, which is also kept as a file."""
+    if name not in TABLES:
+        raise InvalidInputError(f"{name!r} is no table; choose from {', '.join(TABLES)}.")
+    if options.time_limit is not None and options.time_limit <= 0:
+        raise InvalidInputError(f"time_limit={options.time_limit:g} must be > 0.")
+    if options.plot and name in _SUMMARIES:
+        raise InvalidInputError(f"{name} has no plot; leave out --plot.")
+    methods, datasets = _names(options.methods), _names(options.datasets)
+    seeds = None if options.seeds is None else parse_seeds(options.seeds)
+    specs = select_specs(
+        TABLES[name](options.quick),
+        methods=methods,
+        datasets=datasets,
+        seeds=seeds,
+        time_limit=options.time_limit,
+    )
+    if not options.summary_only:
+        specs = _runnable(specs, is_lenient=name == "quick" or options.quick)
+    end = "-quick" if options.quick else ""
+    folder = Path(options.results)
+    records: list[RunRecord] = []
+    for table in dict.fromkeys(spec.table for spec in specs):
+        path = folder / f"{table}{end}.jsonl"
+        of_table = [spec for spec in specs if spec.table == table]
+        if options.summary_only:
+            found = read_records(path)
+        else:
+            if options.redo:
+                drop_records(path, [spec.key for spec in of_table])
+            found = run_all(of_table, path, on_progress=on_progress)
+        records += [
+            record
+            for record in found
+            if (methods is None or record.spec.method in methods)
+            and (datasets is None or record.spec.dataset in datasets)
+            and (seeds is None or record.spec.seed in seeds)
+        ]
+    if not records:
+        raise InvalidInputError(f"{folder} holds no runs of {name}{end}; run it first.")
+    text = _SUMMARIES.get(name, summarise)(records, mixed=options.mixed)
+    (folder / f"{name}{end}.md").write_text(text, "utf-8")
+    if options.plot:
+        _plot(records, folder, f"{name}{end}")
+    return text
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _runnable(specs: Sequence[RunSpec], *, is_lenient: bool) -> list[RunSpec]:
+    """The specs whose packages are there; where it matters, all must be."""
+    for method in dict.fromkeys(spec.method for spec in specs):
+        if missing := missing_packages(method):
+            lacks = f"{method} needs {' and '.join(missing)}: pip install 'prcut[bench]'"
+            if not is_lenient:
+                raise PRCutError(f"{lacks}, or leave it out by --methods.")
+            _LOG.warning("%s; it is left out", lacks)
+            specs = [spec for spec in specs if spec.method != method]
+    return list(specs)
+
+
+def _plot(records: Sequence[RunRecord], folder: Path, name: str) -> None:
+    from prcut.bench.plots import plot_quality
+
+    for dataset in dict.fromkeys(record.spec.dataset for record in records):
+        path = folder / f"{name}-{dataset}.svg"
+        plot_quality([record for record in records if record.spec.dataset == dataset], path)
+        _LOG.info("plot: %s", path)
+
+
+def embed_dataset(
+    dataset: str,
+    encoder: str,
+    *,
+    split: str = "train",
+    n_rows: int | None = None,
+    out: str | None = None,
+    on_progress: _OnProgress | None = None,
+) -> dict[str, str]:
+    """Embed the rows of a data set; return where they and their manifest are."""
+    from prcut.embedding import embed
+    from prcut.storage import Folder
+
+    if out is not None and not out.endswith(".npy"):
+        raise InvalidInputError(f"{out=} must be the name of a .npy file.")
+    given = load_bench_dataset(dataset, split, n_rows, on_progress)
+    rows = embed(given, encoder, on_progress=on_progress)
+    path = Path(str(rows.filename))  # type: ignore[attr-defined]  # it is mapped from a local file
+    manifest = path.with_name("manifest.json")
+    if out is not None:
+        folder, made = Folder(Path(out).parent), Folder(path.parent).read_json(manifest.name)
+        made["files"] = {Path(out).name: folder.write_array(Path(out).name, rows)}
+        path, manifest = Path(out), Path(out).with_suffix(".json")
+        folder.write_json(manifest.name, made)
+    n_samples, n_features = rows.shape
+    return {
+        "embeddings": str(path),
+        "manifest": str(manifest),
+        "rows": str(n_samples),
+        "features": str(n_features),
+    }

@@ -1,0 +1,48 @@
+"""Fragments: many small pieces of a graph, each of rows that walks hardly leave."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Generator
+
+from prcut.graph import SimilarityGraph
+from prcut.graph_features import graph_features
+
+__all__ = ["choose_n_fragments", "find_fragments"]
+
+_N_COLUMNS = 64
+_KMEANS_ROUNDS = 10
+
+
+def find_fragments(graph: SimilarityGraph, n_fragments: int, *, seed: int) -> np.ndarray:
+    """Fragment of every row, int64, numbered from 0: k-means of smoothed noise.
+
+    Where there are hardly more rows than fragments, every row is one.
+    """
+    import faiss
+
+    if n_fragments >= graph.n_samples:
+        return np.arange(graph.n_samples)
+    generator = Generator().manual_seed(seed)
+    columns = graph_features(graph, _N_COLUMNS, generator=generator).cpu().numpy()
+    columns = np.ascontiguousarray(columns)
+    kmeans = faiss.Kmeans(
+        columns.shape[1],
+        n_fragments,
+        niter=_KMEANS_ROUNDS,
+        seed=seed % 2**31,
+        min_points_per_centroid=1,
+    )
+    kmeans.train(columns)
+    nearest = kmeans.index.search(columns, 1)[1].reshape(-1)
+    return np.unique(nearest, return_inverse=True)[1].reshape(-1)
+
+
+def choose_n_fragments(n_samples: int, n_clusters: int) -> int:
+    """Fragments by default: eight a cluster, at least 400 (or every row), at most 4096 (or 2 each).
+
+    >>> [choose_n_fragments(n, k) for n, k in ((150, 3), (60_000, 10), (10_000, 77), (10**6, 1000))]
+    [150, 400, 616, 4096]
+    """
+    wanted = max(400, min(8 * n_clusters, 4096, n_samples // 4), 2 * n_clusters)
+    return min(wanted, n_samples)
