@@ -468,7 +468,7 @@ def choose_graph(
 
 def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
     if config.n_neighbors is not None:
-        return [config.n_neighbors]
+        return [int(config.n_neighbors)]
     if config.n_starts == 1:  # nothing to compare
         return [max(1, min(_FEW_TO_MANY[0], n_samples - 1))]
     most = min(n_samples // (2 * config.n_clusters), max(15, 20_000_000 // n_samples))
