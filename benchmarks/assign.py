@@ -17,7 +17,6 @@ import contextlib
 import io
 import os
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -38,6 +37,7 @@ from _verdict import verdict
 from prcut.cli import main as prcut
 from prcut.estimator import PRCut
 from prcut.export import export_onnx
+from prcut.memory import peak_memory
 from prcut.model_folder import save_model
 
 MAX_PREDICT, MAX_ASSIGN, MAX_MEMORY = 1.15, 1.25, 1.10
@@ -184,16 +184,7 @@ def speed(place: Place, model: PRCut, folder: Path, rounds: int) -> Iterator[str
             yield f"{name}: {ratio:.2f} × the bare loop > {limit}"
 
 
-def own_peak() -> float:
-    """MB. The system's call would give a child the peak of the process that started it."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
-
-
-def peak_memory(model: Path, data: Path, out: Path) -> float:
+def peak_of_assign(model: Path, data: Path, out: Path) -> float:
     """MB, of a process that does nothing else."""
     command = [sys.executable, __file__, "--work", str(model), str(data), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
@@ -201,8 +192,8 @@ def peak_memory(model: Path, data: Path, out: Path) -> float:
 
 
 def memory(place: Place, folder: Path, n_rows: int, slack_mb: int) -> Iterator[str]:
-    few = peak_memory(place.model, place.few_parts, folder / "few-out")
-    many = peak_memory(place.model, place.parts, folder / "many-out")
+    few = peak_of_assign(place.model, place.few_parts, folder / "few-out")
+    many = peak_of_assign(place.model, place.parts, folder / "many-out")
     print(
         f"\n`prcut assign`, peak memory: {few:.0f} MB at {n_rows // N_FILES:,} rows, {many:.0f} MB "
         f"at {n_rows:,}: {many / few:.3f}"
@@ -233,7 +224,7 @@ def onnx_labels(place: Place, model: PRCut, folder: Path, n_rows: int) -> Iterat
 def main() -> int:
     if sys.argv[1:2] == ["--work"]:
         assign_command(*(Path(argument) for argument in sys.argv[2:5]))
-        print(own_peak())
+        print((peak_memory() or 0) / 2**20)
         return 0
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter

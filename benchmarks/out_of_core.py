@@ -19,7 +19,6 @@ Exits with 1 when any of it falls short.
 import argparse
 import hashlib
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -61,6 +60,7 @@ def write_parquet(folder: Path, rows: int, dim: int) -> None:
 def work(data: str, folder: str, block_rows: int) -> None:
     """What is measured: the whole way, in this process."""
     from prcut.blocks import BlockConfig, build_blocks
+    from prcut.memory import peak_memory
     from prcut.pair_shards import ShardConfig, write_pair_shards
     from prcut.progress import Progress
 
@@ -89,7 +89,7 @@ def work(data: str, folder: str, block_rows: int) -> None:
         "pairs": shards.n_pairs,
         "blocks_seconds": built - start,
         "pairs_seconds": done - built,
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_rss_mb": (peak_memory() or 0) / 2**20,
     }
     print(json.dumps(report), flush=True)
 

@@ -146,6 +146,14 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(
     assert (one.history_["objective"] != other.history_["objective"]).any()
 
 
+def test_neighbours_of_an_earlier_fit_are_forgotten(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    model = quick(max_steps=20).fit(blobs[0])
+    assert model.n_neighbors_ == 10
+    graph = build_graph(blobs[0], 5, max_components=3)
+    assert not hasattr(model.fit(blobs[0], graph=graph), "n_neighbors_")
+    assert model.set_params(n_neighbors=7).fit(blobs[0]).n_neighbors_ == 7
+
+
 # -- kinds of input ------------------------------------------------------------------------------
 
 

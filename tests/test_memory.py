@@ -1,11 +1,20 @@
 """Memory: what there is, in and outside of control groups, and what a graph takes of it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prcut.errors import InvalidInputError
-from prcut.memory import available_memory, choose_block_rows, parse_bytes, readable_bytes
+from prcut.memory import (
+    available_memory,
+    choose_block_rows,
+    parse_bytes,
+    peak_memory,
+    readable_bytes,
+)
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -59,3 +68,13 @@ def test_sizes_are_readable() -> None:
     expected = ["999 B", "1.0 kB", "1.0 MB", "2.5 GB", "1.0 TB", "10000.0 TB"]
     assert [readable_bytes(size) for size in sizes] == expected
     assert parse_bytes("500m") == 500 * 10**6
+
+
+def test_the_peak_of_this_process_is_not_that_of_its_parent() -> None:
+    held = np.ones(2**25)  # 256 MB here, nothing of it in the child
+    here = peak_memory()
+    script = "from prcut.memory import peak_memory; print(peak_memory())"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert here is not None
+    assert here > held.nbytes
+    assert 2**20 < int(run.stdout) < here - held.nbytes / 2

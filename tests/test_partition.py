@@ -243,7 +243,7 @@ def test_the_tree_has_the_clusters_as_leaves(n_clusters: int) -> None:
     found = find_partition(graph, n_clusters)
     total = float(graph.weight.values().sum())
     cost = ClusterCost.of(120, total, n_clusters, balance_weight=1.0)
-    tree = tree_of_clusters(graph, found.labels, cost)
+    tree = tree_of_clusters(graph, found.labels, balance_weight=1.0)
     assert len(tree.children) == n_clusters - 1
     np.testing.assert_array_equal(tree.labels(n_clusters), np.arange(n_clusters))
     # merged to the end, all rows are one cluster, which cuts nothing

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import PRCut
+from prcut import PRCut, SimilarityGraph, fitting
 from prcut import runs as library
 from prcut.assignment import assign_labels
 from prcut.blocks import open_blocks
@@ -19,6 +20,7 @@ from prcut.errors import DataWarning, InvalidInputError
 from prcut.fitting import FitConfig
 from prcut.graph_folder import load_graph
 from prcut.model_folder import load_model
+from prcut.partition import Partition, find_partition
 from prcut.runs import GraphConfig, fit_run, graph_run, read_plan
 from prcut.storage import Folder
 
@@ -174,3 +176,16 @@ def test_the_graph_alone(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -
     assert graph_run(rows, tmp_path / "blocks", graph_config) == "disk"
     with pytest.raises(InvalidInputError, match="begun with another n_neighbors"):
         graph_run(rows, tmp_path / "graph", GraphConfig(n_neighbors=6))
+
+
+def test_a_run_searches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def count(graph: SimilarityGraph, *arguments: Any, **options: Any) -> Partition:
+        searched.append(graph.n_samples)
+        return find_partition(graph, *arguments, **options)
+
+    monkeypatch.setattr(fitting, "find_partition", count)
+    rows = make_blobs(300, 4, centers=3, cluster_std=0.3, random_state=0)[0].astype(np.float32)
+    fit_run(rows, tmp_path, FitConfig.of("default", 3, max_steps=20), device="cpu")
+    assert searched == [300]  # starts agree with the first number of neighbours

@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -197,6 +196,7 @@ def fit(
         _forgotten_if_refused(path),
         _messages(quiet or not _is_leader(), again, _log_file(path)) as messages,
     ):
+        from prcut.processes import join_team, leave_team
         from prcut.runs import fit_run
 
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
@@ -207,11 +207,11 @@ def fit(
                 config,
                 **options,
                 memory=limit,
-                device=_join_team(device),
+                device=join_team(device),
                 on_progress=display.on_progress,
                 on_record=display.on_record,
             )
-        _leave_team()
+        leave_team()
         if not _is_leader():
             return
         results = {"run": result.path, "model": f"{result.path}/model"}
@@ -484,35 +484,9 @@ def _explain(error: Exception) -> tuple[int, str]:
     return _UNEXPECTED, f"{summary} (unexpected; PRCUT_DEBUG=1 shows where)"
 
 
-# -- processes started by torchrun -----------------------------------------------------------
-
-
 def _is_leader() -> bool:
+    """Of the processes that torchrun started, before they have joined."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def _join_team(device: str) -> str:
-    """Join the processes that torchrun started, if it did; return this one's device."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return device
-    from torch import cuda, distributed
-
-    is_gpu = device.startswith("cuda") or (device == "auto" and cuda.is_available())
-    if is_gpu:
-        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        cuda.set_device(device)
-    else:
-        device = "cpu"
-    # the others wait while one builds the graph, which may take days
-    distributed.init_process_group("nccl" if is_gpu else "gloo", timeout=timedelta(days=30))
-    return device
-
-
-def _leave_team() -> None:
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
 
 
 # -- what the commands share -----------------------------------------------------------------

@@ -23,7 +23,6 @@ from torch import Generator
 from prcut.assigner import Assigner
 from prcut.assignment import assign_labels, assign_probs, represent_rows
 from prcut.batches import GatheredPairs
-from prcut.cluster_cost import ClusterCost
 from prcut.display import FitDisplay
 from prcut.errors import InvalidInputError
 from prcut.export import export_onnx
@@ -60,8 +59,10 @@ __all__ = ["PRCut"]
 
 _FIT_FILE = "fit.safetensors"
 # what config.json may set on an estimator, and nothing else
-_FITTED = {"objective_", "ratio_cut_", "n_steps_", "n_neighbors_"}
-_FITTED |= {"n_features_in_", "feature_names_in_"}
+_FITTED = {
+    *("objective_", "ratio_cut_", "n_steps_", "n_neighbors_"),
+    *("n_features_in_", "feature_names_in_"),
+}
 # partial_fit: pairs drawn per row of a call, and at least so many steps
 _PAIRS_PER_ROW, _MIN_STEPS = 10, 10
 
@@ -122,7 +123,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         The partition that was found; :meth:`predict` gives what the assigner has learned of it,
         nearly the same.
     merge_tree_ : MergeTree
-        How the clusters merge further, and what each merge adds to the objective.
+        How the clusters merge further, and what each merge adds to the objective; None where
+        training left a cluster empty.
     probs_ : float32 array, shape (n_samples, n_clusters)
         With ``store_probs``.
     ratio_cut_ : float
@@ -216,6 +218,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         if n_samples < config.n_clusters:
             raise InvalidInputError(f"{n_samples=} should be >= n_clusters={config.n_clusters}.")
         partition = None
+        self.__dict__.pop("n_neighbors_", None)  # of an earlier fit
         if graph is not None:
             graph = _as_graph(graph, n_samples)
         elif config.solver == "search" and not self._is_precomputed:
@@ -240,14 +243,10 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self._keep(fit.assigner, fit.state)
         assert fit.labels is not None  # noqa: S101  # they are, of rows in memory
         self.labels_, self.objective_, self.ratio_cut_ = fit.labels, fit.objective, fit.ratio_cut
-        sizes = np.bincount(fit.labels, minlength=config.n_clusters)
-        cost = ClusterCost.of(
-            len(fit.labels),
-            float(graph.degree.sum()),
-            config.n_clusters,
-            balance_weight=config.in_use.balance_weight,
-        )
-        self.merge_tree_ = tree_of_clusters(graph, fit.labels, cost) if sizes.all() else None
+        self.merge_tree_ = None
+        if fit.cluster_sizes.all():
+            balance_weight = config.in_use.balance_weight
+            self.merge_tree_ = tree_of_clusters(graph, fit.labels, balance_weight=balance_weight)
         if self.store_probs:
             self.probs_ = assign_probs(fit.assigner, rows)
         return self

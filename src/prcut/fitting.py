@@ -250,7 +250,8 @@ def fit_graph(
     features = as_features(features)
     make = partial(new_assigner, *measure_features(features, config.train.seed), config)
     if config.solver == "search":
-        partition = partition or _search(graph, config)
+        if partition is None and this_place().rank == 0:
+            partition = _search(graph, config)
         return _teach(graph, features, partition, make, config, device, checkpoint, on_record)
     n_samples = graph.n_samples
     sampler: GraphPairs
@@ -271,15 +272,17 @@ def fit_graph(
 def _teach(
     graph: SimilarityGraph,
     features: Any,
-    partition: Partition,
+    partition: Partition | None,
     make: Callable[[Generator], Assigner],
     config: FitConfig,
     device: torch.device | str,
     checkpoint: Folder | None,
     on_record: Callable[[int, Record], None] | None,
 ) -> Fit:
-    labels = torch.from_numpy(partition.labels)
-    if this_place().world_size > 1:  # one process decides, should rounding differ between them
+    labels = torch.zeros(graph.n_samples, dtype=torch.int64)
+    if partition is not None:
+        labels = torch.from_numpy(partition.labels)
+    if this_place().world_size > 1:  # the first process has found it for all of them
         labels = labels.to(device)
         distributed.broadcast(labels, src=0)
         labels = labels.cpu()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ __all__ = [
     "bytes_in_memory",
     "choose_block_rows",
     "parse_bytes",
+    "peak_memory",
     "readable_bytes",
 ]
 
@@ -121,3 +123,18 @@ def readable_bytes(size: float) -> str:
         size /= 1000
         units.pop()
     return f"{size:.0f} B" if units[-1] == "B" else f"{size:.1f} {units[-1]}"
+
+
+def peak_memory() -> int | None:
+    """The most bytes this process has had in memory so far, None where nobody counts them."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # getrusage would count what the process that started this one had
+        (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(peak.split()[1]) * 2**10
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -75,7 +75,6 @@ def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
         closer = joined < least
         least[closer], partner[closer] = joined[closer], kept
         lost = np.flatnonzero(alive & ~closer & ((partner == kept) | (partner == gone)))
-        lost = np.append(lost, kept)
         partner[lost] = added[lost].argmin(1)
         least[lost] = added[lost, partner[lost]]
         least[gone] = np.inf

@@ -80,8 +80,7 @@ def find_partition(
     from sklearn.metrics import adjusted_rand_score
 
     weight = _as_scipy(graph)
-    total = float(weight.data.sum(dtype=np.float64))
-    cost = ClusterCost.of(graph.n_samples, total, n_clusters, balance_weight=balance_weight)
+    cost = _cost(weight, n_clusters, balance_weight)
     rng = np.random.default_rng(seed)
     n_fragments = choose_n_fragments(graph.n_samples, n_clusters)
     n_starts, n_shakes = (min(n, max(1, _CHEAP // n_clusters)) for n in (_N_STARTS, _N_SHAKES))
@@ -107,9 +106,17 @@ def find_partition(
     return best._replace(agreement=float(agreement))
 
 
-def tree_of_clusters(graph: SimilarityGraph, labels: np.ndarray, cost: ClusterCost) -> MergeTree:
-    """How the clusters merge further, the cheapest pair first."""
-    return merge(contract(_as_scipy(graph), labels), cost)
+def tree_of_clusters(
+    graph: SimilarityGraph, labels: np.ndarray, *, balance_weight: float = 1.0
+) -> MergeTree:
+    """How the clusters, none of them empty, merge further, the cheapest pair first."""
+    weight = _as_scipy(graph)
+    return merge(contract(weight, labels), _cost(weight, int(labels.max()) + 1, balance_weight))
+
+
+def _cost(weight: csr_array, n_clusters: int, balance_weight: float) -> ClusterCost:
+    total = float(weight.data.sum(dtype=np.float64))
+    return ClusterCost.of(weight.shape[0], total, n_clusters, balance_weight=balance_weight)
 
 
 def _improved(

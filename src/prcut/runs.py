@@ -49,6 +49,7 @@ from prcut.memory import available_memory, bytes_in_memory, choose_block_rows, r
 from prcut.model_folder import load_model, save_model
 from prcut.neighbors import Metric
 from prcut.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.partition import Partition
 from prcut.processes import this_place
 from prcut.progress import Progress
 from prcut.similarity import Similarity, build_graph
@@ -365,7 +366,7 @@ def _train(
     checkpoint = run.folder / "checkpoint"
     if run.mode == "memory":
         with _timed(seconds, "graph"):
-            graph, features = _graph_stage(run, config)
+            graph, features, partition = _graph_stage(run, config)
         with _timed(seconds, "training"):
             fit = fit_graph(
                 graph,
@@ -374,6 +375,7 @@ def _train(
                 device=device,
                 checkpoint=checkpoint,
                 on_record=on_record,
+                partition=partition,
             )
             # what is written are the labels that the model gives
             return measure_fit(fit, graph, features, config)
@@ -386,21 +388,22 @@ def _train(
         )
 
 
-def _graph_stage(run: _Run, fit: FitConfig) -> tuple[SimilarityGraph, np.ndarray]:
-    """The graph, mapped, and the features."""
+def _graph_stage(run: _Run, fit: FitConfig) -> tuple[SimilarityGraph, np.ndarray, Partition | None]:
+    """The graph, mapped, the features, and the partition where it was found in choosing a graph."""
     features = read_all(run.source)
     folder = run.folder / "graph"
+    partition = None
     if _is_leader() and not folder.is_sealed(GRAPH_RECORD, run.key):
-        _make_graph(run, folder, features, fit)
+        partition = _make_graph(run, folder, features, fit)
     _wait()
-    return load_graph(folder, verify=False), features
+    return load_graph(folder, verify=False), features, partition
 
 
 def _make_graph(
     run: _Run, folder: Folder, features: np.ndarray, fit: FitConfig | None = None
-) -> None:
-    """The graph that is asked for, or that a search on it prefers."""
-    config = run.graph
+) -> Partition | None:
+    """The graph that is asked for, or that a search prefers, which then has found its partition."""
+    config, partition = run.graph, None
 
     def build(n_neighbors: int) -> SimilarityGraph:
         _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{len(features):,}")
@@ -414,11 +417,12 @@ def _make_graph(
         )
 
     if fit is not None and fit.solver == "search" and fit.n_neighbors is None:
-        n_neighbors, graph, _ = choose_graph(build, len(features), fit)
+        n_neighbors, graph, partition = choose_graph(build, len(features), fit)
         config = config._replace(n_neighbors=n_neighbors)
     else:
         graph = build(config.n_neighbors)
     save_graph(folder, graph, {"key": run.key, **config._asdict()})
+    return partition
 
 
 def _begun_graph(folder: Folder) -> tuple[Mode, int] | None:

@@ -1,8 +1,9 @@
-"""TURTLE (Gadetsky, Jiang & Brbić, ICML 2024), written anew from the paper for one space.
+"""TURTLE (Gadetsky, Jiang & Brbić, ICML 2024), written anew for one space.
 
 It looks for the labelling that a linear classifier learns best: an outer linear layer labels the
 rows, an inner one is trained on those labels from scratch, and the labels move towards what the
-inner one says. The numbers are the published ones; rows are used as they come, as there.
+inner one says. The numbers are those of the paper and of the authors' public script; rows are used
+as they come, as there.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from prcut.bench.records import RunResult, RunSpec, parse_spec
 from prcut.bench.scores import score_clusters
 from prcut.bench.task import Method, Task
 from prcut.errors import InvalidInputError, PRCutError
+from prcut.memory import peak_memory
 
 __all__ = ["main", "run_spec"]
 
@@ -51,7 +52,7 @@ def run_spec(spec: RunSpec, inputs_path: str) -> RunResult:
     start, cpu_start = time.perf_counter(), _cpu_seconds()
     clusters = run()
     wall, cpu = time.perf_counter() - start, _cpu_seconds() - cpu_start
-    peak = _peak_rss_mb()
+    peak = peak_memory()
     return RunResult(
         "done",
         data=inputs.digest,
@@ -62,7 +63,7 @@ def run_spec(spec: RunSpec, inputs_path: str) -> RunResult:
         wall_seconds=round(wall, 3),
         cpu_seconds=round(cpu, 3),
         graph_seconds=round(inputs.graph_seconds, 3),
-        peak_rss_mb=peak,
+        peak_rss_mb=None if peak is None else round(peak / 2**20, 1),
         versions=versions,
         machine=_machine(),
     )
@@ -114,20 +115,6 @@ def _cpu_seconds() -> float:
     """Of all threads of this process, and of its children that have ended."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
-
-
-def _peak_rss_mb() -> float | None:
-    status = Path("/proc/self/status")
-    if status.exists():
-        # getrusage would count what the parent had before this process began
-        peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return round(int(peak.split()[1]) / 1024, 1)
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
 
 
 def _versions(method: Method) -> dict[str, str]:
