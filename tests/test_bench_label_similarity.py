@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from prcut.bench import label_similarity
 from prcut.bench.inputs import load_bench_dataset
@@ -50,6 +51,22 @@ def test_a_run_has_scores_but_no_cuts(capfd: pytest.CaptureFixture[str]) -> None
     assert result.acc is not None
     assert result.acc > 0.9
     assert (result.ratio_cut, result.normalized_cut, result.n_samples) == (None, None, 1797)
+
+
+def test_all_pairs_of_equal_labels_between_two_batches() -> None:
+    labels = torch.tensor([0, 0, 0, 1, 1, 2])
+    sampler = label_similarity._AllPairs(labels)
+    weights = []
+    for seed in range(300):
+        batch = sampler.draw(8, torch.Generator().manual_seed(seed))
+        ends = batch.rows[batch.source], batch.rows[batch.target]
+        assert torch.equal(labels[ends[0]], labels[ends[1]])
+        assert (batch.source < 8).all()
+        assert (batch.target >= 8).all()
+        drawn = labels[batch.rows]
+        assert len(batch.source) == (drawn[:8, None] == drawn[8:]).sum()
+        weights.append(batch.weight.sum())
+    assert torch.stack(weights).mean() == pytest.approx(1, abs=0.05)
 
 
 def test_without_labels_it_is_refused() -> None:
