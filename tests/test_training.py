@@ -202,6 +202,7 @@ def test_divergence_is_one_worded_error() -> None:
         ({"balance_weight": -1.0}, "balance_weight=-1.0 must be >= 0"),
         ({"weight_decay": math.inf}, "weight_decay=inf must be >= 0"),
         ({"schedule": "linear"}, "schedule='linear' must be 'cosine' or 'constant'"),
+        ({"descent": "newton"}, "descent='newton' must be 'gradient' or 'proximal'"),
         ({"precision": "float16"}, "precision='float16' must be 'float32' or 'bfloat16'"),
         ({"checkpoint_every": 15}, "checkpoint_every=15 must be a multiple of 10"),
     ],

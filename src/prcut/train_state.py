@@ -35,6 +35,9 @@ class TrainConfig:
     learning_rate : float
     schedule : {"cosine", "constant"}
         ``"cosine"`` warms up over the first steps and falls to 0 at ``max_steps``.
+    descent : {"gradient", "proximal"}
+        ``"proximal"`` pulls rows out of a wrong cluster they are sure of, which the gradient does
+        not: see :func:`prcut.objective.proximal_softmax`.
     weight_decay : float
         Of Adam, as an L2 term.
     balance_weight : float
@@ -57,6 +60,7 @@ class TrainConfig:
     batch_size: int = 2048
     learning_rate: float = 3e-3
     schedule: Literal["cosine", "constant"] = "cosine"
+    descent: Literal["gradient", "proximal"] = "gradient"
     weight_decay: float = 0.0
     balance_weight: float = 2.0
     mass_update_rate: float = 0.8
@@ -78,6 +82,7 @@ class TrainConfig:
                 raise InvalidInputError(f"{name}={getattr(self, name)} must be >= 0.")
         for name, known in (
             ("schedule", ("cosine", "constant")),
+            ("descent", ("gradient", "proximal")),
             ("precision", ("float32", "bfloat16")),
         ):
             if getattr(self, name) not in known:

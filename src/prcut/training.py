@@ -17,7 +17,13 @@ from torch import Tensor, distributed, nn
 from prcut.batches import PairStream, pair_ends
 from prcut.checkpoint import load_checkpoint, save_checkpoint
 from prcut.errors import PRCutError
-from prcut.objective import balance_factor, cluster_imbalance, soft_ratio_cut
+from prcut.objective import (
+    balance_factor,
+    cluster_imbalance,
+    proximal_softmax,
+    soft_ratio_cut,
+    softmax,
+)
 from prcut.processes import this_place
 from prcut.storage import Folder
 from prcut.train_state import RECORD_EVERY, Record, TrainConfig, TrainState
@@ -78,6 +84,7 @@ def train(
     device = next(assigner.parameters()).device
     parallel = nn.parallel.DistributedDataParallel(assigner) if world_size > 1 else assigner
     factor = balance_factor(config.balance_weight, state.n_clusters)
+    to_probs = proximal_softmax if config.descent == "proximal" else softmax
     low_precision = config.precision == "bfloat16"
     sums = torch.zeros(2, dtype=torch.float64, device=device)
     stream = pairs.stream(
@@ -96,7 +103,7 @@ def train(
             )
             with torch.autocast(device.type, torch.bfloat16, enabled=low_precision):
                 logits = parallel(features)
-            probs = _softmax(logits.float())  # line 6
+            probs = to_probs(logits.float())  # line 6
             mass = state.cluster_mass(probs, node_weight)  # line 7
             cut = soft_ratio_cut(weight, *pair_ends(probs, batch), mass)
             imbalance = cluster_imbalance(mass)
@@ -122,13 +129,6 @@ def train(
     if checkpoint is not None and rank == 0:
         save_checkpoint(checkpoint, assigner, state, config)
     return state
-
-
-def _softmax(logits: Tensor) -> Tensor:
-    # over fewer columns than a vector register holds numbers, torch's softmax on the CPU goes
-    # number by number: with 10 columns the loss takes twice as long as with 32, unless it runs
-    # along the columns
-    return logits.T.softmax(0).T if logits.shape[1] < 16 else logits.softmax(1)
 
 
 def _record(step: int, sums: Tensor, factor: float, probs: Tensor, node_weight: Tensor) -> Record:

@@ -25,7 +25,7 @@ from prcut.training import train
 __all__ = ["LABEL_METHODS", "learn_labels"]
 
 _HIDDEN = (512, 512, 512)
-_N_STEPS = 2500
+_N_STEPS = 1000
 
 
 class _AllPairs(PairSampler):
@@ -58,6 +58,8 @@ def _learn(split: Dataset, seed: int, *, is_classifier: bool) -> Assigner:
         max_steps=_N_STEPS,
         batch_size=512,
         learning_rate=1e-3,
+        descent="proximal",  # by its gradient CIFAR-10 is half learned: .47 in place of .57
+        balance_weight=0.5,
         mass_update_rate=1.0,
         patience=None,
         n_streams=1,
