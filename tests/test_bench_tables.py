@@ -23,7 +23,15 @@ def test_every_run_of_a_table_is_another(name: str, quick: bool) -> None:
 def test_tables_hold_what_they_say() -> None:
     peers = TABLES["peers"](False)
     assert {spec.table for spec in peers} == {"table3", "table4"}
-    assert {spec.method for spec in peers} == {*PEERS, "prcut", "prcut_graph"}
+    assert {spec.method for spec in peers} == {
+        *PEERS,
+        *("spectral_refined", "prcut", "prcut_graph", "prcut_cut"),
+    }
+    assert {s.seed for s in peers if s.method == "prcut"} == set(range(5))
+    assert {s.seed for s in peers if s.method == "metis"} == set(range(3))
+    quality = TABLES["quality"](False)
+    assert {s.table for s in quality} == {"quality", "table2", "table3", "table4"}
+    assert {s.seed for s in quality} == set(range(5))
     assert {spec.time_limit for spec in peers} == {600.0}
     table2 = TABLES["table2"](False)
     assert {spec.n_neighbors for spec in table2} == {15, 50, 150}

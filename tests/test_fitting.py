@@ -23,7 +23,7 @@ from prcut.fitting import (
 )
 from prcut.objective import hard_objective
 from prcut.pair_shards import ShardConfig, write_pair_shards
-from prcut.partition import Partition
+from prcut.partition import Draft, Partition
 from prcut.storage import Folder
 from prcut.train_state import Record, TrainConfig
 
@@ -88,7 +88,7 @@ def test_a_partition_is_searched_and_taught(
     assert {start for start, _ in seen} == {0}
     assert fit.assigner.hidden == (256,)
     # the assigner has learned what was found, and says so with other figures
-    taught = measure_fit(fit, graph, rows, SEARCH)
+    taught = measure_fit(fit, graph, rows)
     assert taught.labels is not None
     assert (taught.labels == fit.labels).mean() > 0.99
     assert taught.objective == pytest.approx(
@@ -116,23 +116,26 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
         built.append(n_neighbors)
         return graph
 
-    def search(*_: object) -> Partition:
-        return Partition(np.zeros(2, np.int64), 0.0, agreement[built[-1]])
+    def draft(*_: object, **__: object) -> Draft:
+        return Draft(
+            Partition(np.zeros(2, np.int64), 0.0, agreement[built[-1]]), np.zeros(2, np.int64)
+        )
 
+    def search(_: object, __: FitConfig, draft: Draft) -> Partition:
+        return draft.partition
+
+    monkeypatch.setattr(fitting, "draft_partition", draft)
     monkeypatch.setattr(fitting, "_search", search)
     config = FitConfig(10)
     assert choose_graph(build, 60_000, config).n_neighbors == 30
     assert built == [10, 30]
     agreement[30] = 0.6
     agreement[100] = 0.55
-    assert choose_graph(build, 60_000, config).n_neighbors == 30  # the best of three
+    assert choose_graph(build, 60_000, config).n_neighbors == 100  # where none decide, the most
     built.clear()
     agreement[40] = 0.1
     choose_graph(build, 60_000, replace(config, n_neighbors=40))
     assert built == [40]
-    built.clear()
-    choose_graph(build, 60_000, replace(config, n_init=1))  # nothing to compare
-    assert built == [10]
 
 
 def test_neighbours_to_try_suit_the_rows() -> None:

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 import reference
 from prcut.cluster_cost import ClusterCost
 from prcut.coarse_graph import CoarseGraph, contract
-from prcut.moves import _Moves, improve, search
+from prcut.moves import _Moves, find_optima, improve, search
 from prcut.refinement import refine
 
 
@@ -222,3 +222,15 @@ def test_same_generator_same_search_and_more_starts_find_no_worse() -> None:
     objectives = [found(n_starts, 0)[1] for n_starts in (0, 1, 4, 8)]
     assert objectives == sorted(objectives, reverse=True)
     assert found(4, 10)[1] <= objectives[2]
+
+
+def test_optima_come_best_first_and_no_pass_improves_them() -> None:
+    problem = Problem(40, 4, seed=2, density=0.1, balance_weight=1.0)
+    optima = find_optima(problem.coarse, problem.cost, np.random.default_rng(0), 6)
+    assert len(optima) == 4 + 6  # merging with four shares of the balance
+    objectives = [objective for _, objective in optima]
+    assert objectives == sorted(objectives)
+    for labels, objective in optima:
+        assert improve(problem.coarse, labels, problem.cost)[1] == pytest.approx(objective)
+    _, searched = search(problem.coarse, problem.cost, np.random.default_rng(0), 6, 5)
+    assert searched <= objectives[0]

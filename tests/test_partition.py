@@ -12,8 +12,15 @@ from sklearn.neighbors import kneighbors_graph
 import reference
 from prcut import SimilarityGraph
 from prcut.cluster_cost import ClusterCost
+from prcut.coarse_graph import CoarseGraph
 from prcut.objective import hard_objective
-from prcut.partition import Partition, find_partition, tree_of_clusters
+from prcut.partition import (
+    Partition,
+    draft_partition,
+    find_partition,
+    refine_labels,
+    tree_of_clusters,
+)
 from prcut.refinement import refine
 
 
@@ -32,9 +39,11 @@ def block_model(sizes: list[int], inside: float, outside: float) -> SimilarityGr
 
 
 def check(
-    graph: SimilarityGraph, found: Partition, n_clusters: int, balance_weight: float = 1.0
+    graph: SimilarityGraph, found: Partition, n_clusters: int, balance_weight: float | None = None
 ) -> None:
     """Every cluster has rows, and the objective is that of the labels."""
+    assert balance_weight in (None, found.balance_weight)
+    balance_weight = found.balance_weight
     assert found.labels.shape == (graph.n_samples,)
     assert found.labels.dtype == np.int64
     assert sorted(set(found.labels.tolist())) == list(range(n_clusters))
@@ -87,7 +96,9 @@ def test_small_graphs_are_solved_as_by_trying_all() -> None:
             reference.partition_objective(dense, np.ones(9), labels, 2, dense.sum(), 1.0)
             for labels in (np.array([*np.binary_repr(code, 9)], int) for code in range(1, 2**8))
         )
-        assert find_partition(graph, 2, seed=seed).objective == pytest.approx(optimum)
+        assert find_partition(graph, 2, balance_weight=1.0, seed=seed).objective == pytest.approx(
+            optimum
+        )
 
 
 def test_a_seed_decides() -> None:
@@ -105,7 +116,7 @@ def test_components_are_joined_or_cut(n_clusters: int, size: int) -> None:
     rows = np.column_stack([100.0 * blocks, rng.standard_normal((6 * size, 2))])
     graph = knn_graph(rows, 5)
     assert graph.n_components >= 6
-    found = find_partition(graph, n_clusters, n_init=4)
+    found = find_partition(graph, n_clusters, balance_weight=1.0, n_init=4)
     check(graph, found, n_clusters)
     if n_clusters <= 6:  # then nothing has to be cut
         whole = np.minimum(blocks, n_clusters - 1) if n_clusters == 4 else blocks % n_clusters
@@ -188,7 +199,7 @@ def test_no_worse_than_spectral_clustering_of_digits() -> None:
     labels = spectral.fit_predict(csr_array(parts, shape=weight.shape)).astype(np.int64)
     labels = refine(weight, labels, cost)
     peer = hard_objective(digits.weight, torch.from_numpy(labels), 10, balance_weight=1.0)
-    found = find_partition(digits, 10, n_init=1)
+    found = find_partition(digits, 10, balance_weight=1.0, n_init=1)
     check(digits, found, 10)
     assert found.objective <= float(peer) + 1e-9
     assert adjusted_rand_score(classes, found.labels) > 0.8
@@ -220,10 +231,12 @@ def test_pieces_of_another_start_move_as_one(monkeypatch: pytest.MonkeyPatch) ->
     pieces = np.append(np.zeros(5, np.int64), np.arange(1, 36))
     starts = iter([np.arange(40), pieces, np.arange(40)])
     monkeypatch.setattr("prcut.partition.find_fragments", lambda *_, seed: next(starts))
-    monkeypatch.setattr(
-        "prcut.partition.search",
-        lambda coarse, *_: (wrong if len(coarse.sizes) == 40 else np.append(1, wrong[5:]), 0.0),
-    )
+
+    def search(coarse: CoarseGraph, *_: object) -> tuple[np.ndarray, float]:
+        return wrong if len(coarse.sizes) == 40 else np.append(1, wrong[5:]), 0.0
+
+    monkeypatch.setattr("prcut.partition.search", search)
+    monkeypatch.setattr("prcut.partition.find_optima", lambda *some: [search(*some)])
     found = find_partition(graph, 2, n_init=2)
     assert adjusted_rand_score(planted, found.labels) == 1
     stuck = find_partition(graph, 2, n_init=1)
@@ -234,7 +247,8 @@ def test_nothing_left_to_gain_ends_the_starts(caplog: pytest.LogCaptureFixture) 
     graph = SimilarityGraph.from_labels(np.repeat([0, 1], 20))
     with caplog.at_level(logging.INFO, logger="prcut.partition"):
         find_partition(graph, 2, n_init=5)
-    assert sum(record.msg.startswith("start") for record in caplog.records) == 1
+    # not even the first: the draft has found it
+    assert not any(record.msg.startswith("start") for record in caplog.records)
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 6])
@@ -249,3 +263,50 @@ def test_the_tree_has_the_clusters_as_leaves(n_clusters: int) -> None:
     # merged to the end, all rows are one cluster, which cuts nothing
     constant = cost.factor * np.log(n_clusters)
     assert found.objective + tree.costs.sum() == pytest.approx(constant, abs=1e-9)
+
+
+def test_balance_is_weighed_by_what_clusters_cost() -> None:
+    """The more clusters blur, the more balance; within limits where nothing or all is cut."""
+    weights = []
+    for outside in (0.0, 0.002, 0.006, 0.2):
+        graph = block_model([100, 100, 100], inside=0.25, outside=outside)
+        weights.append(find_partition(graph, 3).balance_weight)
+    assert weights[0] == 0.1
+    assert 0.1 < weights[1] < weights[2] < 1
+    assert weights[3] == 1
+    assert find_partition(graph, 1).balance_weight == 0
+
+
+def test_balance_is_ten_times_what_a_merged_cluster_costs() -> None:
+    """Two cliques of 20 with 4 edges between them: cut 4 / 20 each, in units of the degree."""
+    matrix = np.kron(np.eye(2), np.ones((20, 20))) - np.eye(40)
+    rows = np.arange(4)
+    matrix[rows, 20 + rows] = matrix[20 + rows, rows] = 1
+    found = find_partition(SimilarityGraph.from_scipy(matrix.astype(np.float32)), 2)
+    cut = 40 / matrix.sum() * (4 / 20 + 4 / 20)
+    assert found.balance_weight == pytest.approx(10 * cut)
+
+
+def test_labels_are_refined_on_the_graph() -> None:
+    graph = block_model([60, 60], inside=0.25, outside=0.01)
+    labels = np.repeat([0, 1], 60)
+    labels[[3, 70]] = 1, 0
+    np.testing.assert_array_equal(refine_labels(graph, labels, 2), np.repeat([0, 1], 60))
+
+
+def test_starts_agree_where_the_graph_decides() -> None:
+    blocks = block_model([100, 100, 100], inside=0.25, outside=0.005)
+    assert draft_partition(blocks, 3).partition.agreement > 0.95
+    noise = block_model([300], inside=0.05, outside=0.0)
+    assert draft_partition(noise, 3).partition.agreement < 0.5
+
+
+def test_a_draft_is_gone_on_from() -> None:
+    graph = knn_graph(np.random.default_rng(0).random((600, 3)))
+    draft = draft_partition(graph, 6, balance_weight=1.0, seed=3)
+    check(graph, draft.partition, 6, 1.0)
+    at_once = find_partition(graph, 6, balance_weight=1.0, seed=3)
+    found = find_partition(graph, 6, balance_weight=1.0, seed=3, draft=draft)
+    np.testing.assert_array_equal(found.labels, at_once.labels)
+    assert found.agreement == draft.partition.agreement
+    assert found.objective <= draft.partition.objective

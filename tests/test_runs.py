@@ -188,4 +188,4 @@ def test_a_run_searches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fitting, "find_partition", count)
     rows = make_blobs(300, 4, centers=3, cluster_std=0.3, random_state=0)[0].astype(np.float32)
     fit_run(rows, tmp_path, FitConfig.of("default", 3, max_steps=20), device="cpu")
-    assert searched == [300]  # starts agree with the first number of neighbours
+    assert searched == [300]

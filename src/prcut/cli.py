@@ -431,6 +431,8 @@ def bench(
 
     peers: table3 and table4
 
+    quality: PRCut with seeds 0-4 against what its partitions must reach
+
     representations: those of CIFAR-10, Banking77 and StackOverflow (--quick: of the digits) ranked
     by their cuts, without labels
 

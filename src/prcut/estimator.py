@@ -60,7 +60,7 @@ __all__ = ["PRCut"]
 _FIT_FILE = "fit.safetensors"
 # what config.json may set on an estimator, and nothing else
 _FITTED = {
-    *("objective_", "ratio_cut_", "n_steps_", "n_neighbors_"),
+    *("objective_", "ratio_cut_", "balance_weight_", "n_steps_", "n_neighbors_"),
     *("n_features_in_", "feature_names_in_"),
 }
 # partial_fit: pairs drawn per row of a call, and at least so many steps
@@ -99,7 +99,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         Width of one more layer, whose activations :meth:`transform` returns.
     balance_weight : float, optional
         What an empty cluster costs, in units of what a cluster that ignores the graph adds to the
-        cut. It means the same at every ``n_clusters``; 0 lets sizes be what they will.
+        cut. It means the same at every ``n_clusters``; 0 lets sizes be what they will. By default
+        a search takes what suits the graph (:func:`prcut.partition.choose_balance`).
     walk_length : int, optional
         A pair is both ends of a walk of so many steps along the edges.
     max_steps, batch_size, learning_rate
@@ -133,6 +134,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         What training minimises, of ``labels_``: :func:`prcut.objective.hard_objective`.
     history_ : dict of arrays
         Per ten steps: step, objective, cut, imbalance, confidence, cluster_sizes.
+    balance_weight_ : float
+        That was given, or chosen.
     n_neighbors_ : int
         Neighbours that were used, where they were searched for.
     n_steps_ : int
@@ -243,10 +246,12 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         self._keep(fit.assigner, fit.state)
         assert fit.labels is not None  # noqa: S101  # they are, of rows in memory
         self.labels_, self.objective_, self.ratio_cut_ = fit.labels, fit.objective, fit.ratio_cut
+        self.balance_weight_ = fit.config.in_use.balance_weight
         self.merge_tree_ = None
         if fit.cluster_sizes.all():
-            balance_weight = config.in_use.balance_weight
-            self.merge_tree_ = tree_of_clusters(graph, fit.labels, balance_weight=balance_weight)
+            self.merge_tree_ = tree_of_clusters(
+                graph, fit.labels, balance_weight=self.balance_weight_
+            )
         if self.store_probs:
             self.probs_ = assign_probs(fit.assigner, rows)
         return self
@@ -318,7 +323,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             graph.weight,
             labels,
             assigner.n_clusters,
-            balance_weight=config.in_use.balance_weight,
+            balance_weight=getattr(self, "balance_weight_", config.in_use.balance_weight),
         )
         return float(1 - objective / (assigner.n_clusters - 1))
 
@@ -403,14 +408,16 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             parameters["similarity"] = "function"
         if not isinstance(self.random_state, int | np.integer | None):
             parameters["random_state"] = None
-        found = {name: getattr(self, name, None) for name in ("objective_", "ratio_cut_")}
+        found = {
+            name: getattr(self, name, None)
+            for name in ("objective_", "ratio_cut_", "balance_weight_", "n_neighbors_")
+        }
         names = getattr(self, "feature_names_in_", None)
         return {
             "parameters": {name: _plain(value) for name, value in parameters.items()},
             "fitted": {
                 **found,
                 "n_steps_": self.n_steps_,
-                "n_neighbors_": getattr(self, "n_neighbors_", None),
                 "n_features_in_": self.n_features_in_,
                 "feature_names_in_": None if names is None else list(map(str, names)),
             },
@@ -430,7 +437,8 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             model.set_params(hidden=assigner.hidden)
         model.assigner_ = assigner.to(choose_device(model.device))
         model.n_features_in_ = assigner.n_features
-        for name, value in _mapping(description, "fitted").items():
+        of_run = {"balance_weight_": _mapping(description, "result").get("balance_weight")}
+        for name, value in {**of_run, **_mapping(description, "fitted")}.items():
             if name in _FITTED and value is not None:
                 is_names = name == "feature_names_in_"
                 setattr(model, name, np.array(value, dtype=object) if is_names else value)

@@ -28,7 +28,7 @@ from prcut.neighbors import Metric
 from prcut.objective import hard_objective_of_sums
 from prcut.pair_shards import PairShards
 from prcut.pairs import EdgePairs, GraphPairs, UniformPairs, WalkPairs
-from prcut.partition import Partition, find_partition
+from prcut.partition import Draft, Partition, draft_partition, find_partition
 from prcut.processes import this_place
 from prcut.similarity import PairSimilarity, Similarity
 from prcut.storage import Folder
@@ -59,10 +59,9 @@ Solver = Literal["search", "train"]
 # the layer that learns a partition by default: what walks found is not linear in the features
 _HIDDEN = (256,)
 
-# smaller batches are enough to learn labels from, and a search does not collapse: a dead cluster
-# need not cost more than one that ignores the graph
-_TEACHING: dict[str, Any] = {"batch_size": 512, "balance_weight": 1.0}
-# neighbours that are tried, and the adjusted Rand index from which two starts found the same
+# rows are enough to learn labels from in batches smaller than those that estimate cuts
+_TEACHING: dict[str, Any] = {"batch_size": 512}
+# neighbours that are tried, and the mean adjusted Rand index from which starts found the same
 _FEW_TO_MANY, _SAME = (10, 30, 100), 0.9
 # no start is made after one whose objective is so small a part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
@@ -94,6 +93,9 @@ class FitConfig:
     n_init : int, optional
         Starts, of which the one with the lowest objective is kept; by default 2 to search and 4 to
         train.
+    balance_weight : float, optional
+        Of the search, by default what suits the graph (:func:`prcut.partition.choose_balance`);
+        training has its own in ``train``.
     train, teach : TrainConfig
         Of the one solver and of the other.
     """
@@ -108,6 +110,7 @@ class FitConfig:
     hidden: tuple[int, ...] | None = None
     bottleneck: int | None = None
     n_init: int | None = None
+    balance_weight: float | None = None
     train: TrainConfig = field(default_factory=TrainConfig)
     teach: TrainConfig = field(default_factory=lambda: TrainConfig(**_TEACHING))
 
@@ -167,7 +170,13 @@ class FitConfig:
         names = asdict(config.train)
         steps = {"seed": seed} | {name: given.pop(name) for name in names if name in given}
         train, teach = replace(config.train, **steps), replace(config.teach, **steps)
-        return replace(config, **given, train=train, teach=teach)
+        balance = steps.get("balance_weight")
+        return replace(config, **given, balance_weight=balance, train=train, teach=teach)
+
+    def balanced(self, balance_weight: float) -> FitConfig:
+        """With the balance weight that was chosen."""
+        teach = replace(self.teach, balance_weight=balance_weight)
+        return replace(self, balance_weight=balance_weight, teach=teach)
 
 
 class Fit(NamedTuple):
@@ -182,6 +191,8 @@ class Fit(NamedTuple):
     objective, ratio_cut : float
         Of the hard assignment on the graph that was trained on.
     cluster_sizes : int64 array, shape (n_clusters,)
+    config : FitConfig
+        With all that was chosen on the way.
     """
 
     assigner: Assigner
@@ -190,6 +201,7 @@ class Fit(NamedTuple):
     objective: float
     ratio_cut: float
     cluster_sizes: np.ndarray
+    config: FitConfig
 
 
 class SearchedGraph(NamedTuple):
@@ -279,13 +291,15 @@ def _teach(
     checkpoint: Folder | None,
     on_record: Callable[[int, Record], None] | None,
 ) -> Fit:
-    labels = torch.zeros(graph.n_samples, dtype=torch.int64)
+    labels, balance_weight = torch.zeros(graph.n_samples, dtype=torch.int64), 0.0
     if partition is not None:
-        labels = torch.from_numpy(partition.labels)
+        labels, balance_weight = torch.from_numpy(partition.labels), partition.balance_weight
     if this_place().world_size > 1:  # the first process has found it for all of them
-        labels = labels.to(device)
-        distributed.broadcast(labels, src=0)
-        labels = labels.cpu()
+        found = labels.to(device), torch.tensor([balance_weight], dtype=torch.float64).to(device)
+        for part in found:
+            distributed.broadcast(part, src=0)
+        labels, balance_weight = found[0].cpu(), found[1].item()
+    config = config.balanced(balance_weight)
     assigner = make(Generator().manual_seed(config.teach.seed)).to(device)
     state = train(
         GatheredPairs(EdgePairs(graph), features, labels),
@@ -294,17 +308,18 @@ def _teach(
         checkpoint=None if checkpoint is None else checkpoint / "start-0",
         on_record=None if on_record is None else partial(on_record, 0),
     )
-    return _fit_of(assigner, state, _measure(graph, labels.numpy(), config))
+    return _fit_of(assigner, state, _measure(graph, labels.numpy(), config), config)
 
 
-def measure_fit(fit: Fit, graph: SimilarityGraph, features: Any, config: FitConfig) -> Fit:
+def measure_fit(fit: Fit, graph: SimilarityGraph, features: Any) -> Fit:
     """The same fit with the labels that its assigner gives, and their objective."""
     labels = assign_labels(fit.assigner, as_features(features))
-    return _fit_of(fit.assigner, fit.state, _measure(graph, labels, config))
+    return _fit_of(fit.assigner, fit.state, _measure(graph, labels, fit.config), fit.config)
 
 
-def _fit_of(assigner: Assigner, state: TrainState, score: _Score) -> Fit:
-    return Fit(assigner, state, score.labels, score.objective, score.ratio_cut, score.cluster_sizes)
+def _fit_of(assigner: Assigner, state: TrainState, score: _Score, config: FitConfig) -> Fit:
+    figures = score.objective, score.ratio_cut, score.cluster_sizes
+    return Fit(assigner, state, score.labels, *figures, config)
 
 
 def _measure(graph: SimilarityGraph, labels: np.ndarray, config: FitConfig) -> _Score:
@@ -371,7 +386,7 @@ def _best_start(
             state.step,
         )
         if best is None or score.objective < best.objective:
-            best = _fit_of(assigner, state, score)
+            best = _fit_of(assigner, state, score, config)
         if best.objective <= _NOTHING_LEFT * (config.n_clusters - 1):
             break
     assert best is not None  # noqa: S101
@@ -445,10 +460,11 @@ def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
 def choose_graph(
     build: Callable[[int], SimilarityGraph], n_samples: int, config: FitConfig
 ) -> SearchedGraph:
-    """The sparsest graph on which independent starts find the same clusters, and these.
+    """The sparsest graph on which different starts find the same clusters, and these.
 
     Few neighbours follow the shape of clusters closely; where the clusters that are found depend on
-    the start, they are too few to decide, and more are tried. No label takes part.
+    the start, they are too few to decide, and more are tried; where none decide, the most are
+    taken, since they average most. No label takes part.
 
     Parameters
     ----------
@@ -458,34 +474,37 @@ def choose_graph(
     config : FitConfig
         ``n_neighbors``, where it is given, is the only one that is tried.
     """
-    tried: list[SearchedGraph] = []
     for n_neighbors in _neighbors_to_try(n_samples, config):
         graph = build(n_neighbors)
-        tried.append(SearchedGraph(n_neighbors, graph, _search(graph, config)))
-        agreement = tried[-1].partition.agreement
+        draft = draft_partition(
+            graph,
+            config.n_clusters,
+            balance_weight=config.balance_weight,
+            seed=config.teach.seed,
+        )
+        agreement = draft.partition.agreement
         _LOG.info("%d neighbours: starts agree to %.2f", n_neighbors, agreement)
         if agreement >= _SAME:
-            return tried[-1]
-    return max(tried, key=lambda one: one.partition.agreement)
+            break
+    return SearchedGraph(n_neighbors, graph, _search(graph, config, draft))
 
 
 def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
     if config.n_neighbors is not None:
         return [int(config.n_neighbors)]
-    if config.n_starts == 1:  # nothing to compare
-        return [max(1, min(_FEW_TO_MANY[0], n_samples - 1))]
     most = min(n_samples // (2 * config.n_clusters), max(15, 20_000_000 // n_samples))
     most = max(1, min(max(most, 10), n_samples - 1))
     return sorted({min(number, most) for number in _FEW_TO_MANY})
 
 
-def _search(graph: SimilarityGraph, config: FitConfig) -> Partition:
+def _search(graph: SimilarityGraph, config: FitConfig, draft: Draft | None = None) -> Partition:
     return find_partition(
         graph,
         config.n_clusters,
-        balance_weight=config.teach.balance_weight,
+        balance_weight=config.balance_weight,
         n_init=config.n_starts,
         seed=config.teach.seed,
+        draft=draft,
     )
 
 

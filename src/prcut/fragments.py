@@ -12,6 +12,8 @@ __all__ = ["choose_n_fragments", "find_fragments"]
 
 _N_COLUMNS = 64
 _KMEANS_ROUNDS = 10
+# that k-means looks at: more do not move its centres
+_ROWS_PER_FRAGMENT = 64
 
 
 def find_fragments(graph: SimilarityGraph, n_fragments: int, *, seed: int) -> np.ndarray:
@@ -32,6 +34,7 @@ def find_fragments(graph: SimilarityGraph, n_fragments: int, *, seed: int) -> np
         niter=_KMEANS_ROUNDS,
         seed=seed % 2**31,
         min_points_per_centroid=1,
+        max_points_per_centroid=_ROWS_PER_FRAGMENT,
     )
     kmeans.train(columns)
     nearest = kmeans.index.search(columns, 1)[1].reshape(-1)

@@ -13,7 +13,7 @@ from prcut.cluster_cost import ClusterCost
 from prcut.coarse_graph import CoarseGraph
 from prcut.merging import merge
 
-__all__ = ["improve", "search"]
+__all__ = ["find_optima", "improve", "search"]
 
 # a pass ends after so many moves without a new best, as a share of the fragments
 _PATIENCE = 0.25
@@ -142,14 +142,33 @@ def search(
 ) -> tuple[np.ndarray, float]:
     """The best partition of the fragments that was found, by its objective.
 
-    Starts are what merging gives, with more and with less care for balance, and random labels; then
-    two or three clusters of the best are mixed up again and again, and a change is kept when it
-    pays.
+    The best of :func:`find_optima`; then two or three of its clusters are mixed up again and again,
+    and a change is kept when it pays.
 
     Returns
     -------
     labels : int64 array, shape (n_fragments,)
     objective : float
+    """
+    n_clusters = cost.n_clusters
+    best, objective = find_optima(coarse, cost, rng, n_starts)[0]
+    for _ in range(n_shakes if n_clusters > 2 else 0):
+        chosen = rng.choice(n_clusters, rng.integers(2, 4), replace=False)
+        mixed = np.flatnonzero(np.isin(best, chosen))
+        labels = best.copy()
+        labels[mixed] = rng.permutation(chosen[np.arange(len(mixed)) % len(chosen)])
+        labels, shaken = improve(coarse, labels, cost)
+        if shaken < objective:
+            best, objective = labels, shaken
+    return best, objective
+
+
+def find_optima(
+    coarse: CoarseGraph, cost: ClusterCost, rng: np.random.Generator, n_starts: int
+) -> list[tuple[np.ndarray, float]]:
+    """Partitions that no pass of moves improves, with their objectives, the best first.
+
+    Starts are what merging gives, with more and with less care for balance, and random labels.
     """
     n_fragments, n_clusters = len(coarse.sizes), cost.n_clusters
     found = []
@@ -162,13 +181,4 @@ def search(
         # each label at least once
         labels = rng.permutation(np.arange(n_fragments) % n_clusters)
         found.append(improve(coarse, labels, cost))
-    best, objective = min(found, key=lambda pair: pair[1])
-    for _ in range(n_shakes if n_clusters > 2 else 0):
-        chosen = rng.choice(n_clusters, rng.integers(2, 4), replace=False)
-        mixed = np.flatnonzero(np.isin(best, chosen))
-        labels = best.copy()
-        labels[mixed] = rng.permutation(chosen[np.arange(len(mixed)) % len(chosen)])
-        labels, shaken = improve(coarse, labels, cost)
-        if shaken < objective:
-            best, objective = labels, shaken
-    return best, objective
+    return sorted(found, key=lambda pair: pair[1])

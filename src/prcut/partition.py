@@ -16,17 +16,29 @@ from prcut.coarse_graph import contract, overlay
 from prcut.fragments import choose_n_fragments, find_fragments
 from prcut.graph import SimilarityGraph
 from prcut.merging import MergeTree, merge
-from prcut.moves import improve, search
+from prcut.moves import find_optima, improve, search
 from prcut.refinement import partition_cuts, refine
 
-__all__ = ["Partition", "find_partition", "tree_of_clusters"]
+__all__ = [
+    "Draft",
+    "Partition",
+    "choose_balance",
+    "draft_partition",
+    "find_partition",
+    "refine_labels",
+    "tree_of_clusters",
+]
 
 _LOG = logging.getLogger(__name__)
 
-# random starts on the fragments, and shakes of the best: fewer where many clusters make them dear
-_N_STARTS, _N_SHAKES, _CHEAP = 8, 10, 1000
+# random starts on the fragments of a draft, and of a search; shakes of the best; and the number of
+# clusters from which they are fewer, because they are dear
+_N_LOOKS, _N_STARTS, _N_SHAKES, _CHEAP = 12, 16, 30, 1000
 # nothing is left to gain below this part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
+# an empty cluster costs so many times what a cluster of the graph at hand does, but not more than
+# one that ignores the graph; nor nothing, where nothing is cut
+_DEARER_THAN_CUT, _LEAST_BALANCE, _MOST_BALANCE = 10.0, 0.1, 1.0
 
 
 class Partition(NamedTuple):
@@ -38,38 +50,60 @@ class Partition(NamedTuple):
     objective : float
         :func:`prcut.objective.hard_objective` of them.
     agreement : float
-        Least adjusted Rand index between the best start and another: near 1 where the graph
-        decides what is found, and not the start.
+        Mean adjusted Rand index between the best and other starts of a draft: near 1 where the
+        graph decides what is found, and not the start.
+    balance_weight : float
+        That it was sought with.
     """
 
     labels: np.ndarray
     objective: float
     agreement: float = 1.0
+    balance_weight: float = 0.0
+
+
+class Draft(NamedTuple):
+    """A quick look at a graph.
+
+    Attributes
+    ----------
+    partition : Partition
+        The best that was found.
+    fragments : int64 array, shape (n_samples,)
+        That it was found on.
+    """
+
+    partition: Partition
+    fragments: np.ndarray
 
 
 def find_partition(
     graph: SimilarityGraph,
     n_clusters: int,
     *,
-    balance_weight: float = 1.0,
+    balance_weight: float | None = None,
     n_init: int = 2,
     seed: int = 0,
+    draft: Draft | None = None,
 ) -> Partition:
     """The partition of the rows with the lowest objective that was found.
 
-    Each start cuts the graph into fragments, finds the best clusters of whole fragments, and moves
-    single rows. Then the best partition is improved over the fragments of every start: pieces that
-    both agree on move as one, which single rows never would.
+    A draft tells how much balance the graph needs. Each start cuts the graph into fragments, finds
+    the best clusters of whole fragments, and moves single rows. Then the best partition is improved
+    over the fragments of every start: pieces that both agree on move as one, which single rows
+    never would.
 
     Parameters
     ----------
     graph : SimilarityGraph
     n_clusters : int
-    balance_weight : float
-        See :func:`prcut.objective.balance_factor`.
+    balance_weight : float, optional
+        See :func:`prcut.objective.balance_factor`; by default :func:`choose_balance`.
     n_init : int
         Starts.
     seed : int
+    draft : Draft, optional
+        What :func:`draft_partition` found before.
 
     Examples
     --------
@@ -77,33 +111,94 @@ def find_partition(
     >>> find_partition(graph, 2).labels.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
     True
     """
+    weight = _as_scipy(graph)
+    if draft is None:
+        draft = draft_partition(graph, n_clusters, balance_weight=balance_weight, seed=seed)
+    if balance_weight is None:
+        balance_weight = choose_balance(weight, draft.partition.labels, n_clusters)
+    cost = _cost(weight, n_clusters, balance_weight)
+    best = _refined(weight, draft.partition.labels, cost)
+    rng = np.random.default_rng([seed, 1])
+    all_fragments: list[np.ndarray] = []
+    for start in range(n_init):
+        if best.objective <= _NOTHING_LEFT * (n_clusters - 1):
+            break
+        fragments = _fragments(graph, n_clusters, rng) if start else draft.fragments
+        coarse = contract(weight, fragments)
+        labels, _ = search(coarse, cost, rng, *_effort(n_clusters, _N_STARTS, _N_SHAKES))
+        found = _refined(weight, labels[fragments], cost)
+        _LOG.info("start %d/%d: objective %.4f", start + 1, n_init, found.objective)
+        best = min(best, found, key=_objective)
+        all_fragments.append(fragments)
+    for fragments in all_fragments:
+        best = min(best, _improved(weight, fragments, best, cost), key=_objective)
+    _LOG.info("improved over all fragments: objective %.4f", best.objective)
+    agreement = draft.partition.agreement
+    return best._replace(agreement=agreement, balance_weight=float(balance_weight))
+
+
+def draft_partition(
+    graph: SimilarityGraph,
+    n_clusters: int,
+    *,
+    balance_weight: float | None = None,
+    seed: int = 0,
+) -> Draft:
+    """A quick look, which tells whether the graph decides what is found.
+
+    Parameters are those of :func:`find_partition`.
+    """
     from sklearn.metrics import adjusted_rand_score
 
     weight = _as_scipy(graph)
+    if balance_weight is None:
+        balance_weight = _MOST_BALANCE
     cost = _cost(weight, n_clusters, balance_weight)
     rng = np.random.default_rng(seed)
-    n_fragments = choose_n_fragments(graph.n_samples, n_clusters)
-    n_starts, n_shakes = (min(n, max(1, _CHEAP // n_clusters)) for n in (_N_STARTS, _N_SHAKES))
-    all_fragments, found = [], []
-    for start in range(n_init):
-        fragments = find_fragments(graph, n_fragments, seed=int(rng.integers(2**31)))
-        n_parts = 1
-        while fragments.max() + 1 < n_clusters:  # rows that noise does not tell apart
-            n_parts *= 2
-            fragments = overlay(fragments, np.arange(graph.n_samples) % n_parts)
-        coarse = contract(weight, fragments)
-        labels, _ = search(coarse, cost, rng, n_starts, n_shakes)
-        found.append(_refined(weight, labels[fragments], cost))
-        all_fragments.append(fragments)
-        _LOG.info("start %d/%d: objective %.4f", start + 1, n_init, found[-1].objective)
-        if found[-1].objective <= _NOTHING_LEFT * (n_clusters - 1):
-            break
-    best = min(found, key=lambda partition: partition.objective)
-    agreement = min(adjusted_rand_score(best.labels, other.labels) for other in found)
-    for fragments in all_fragments:
-        best = min(best, _improved(weight, fragments, best, cost), key=lambda one: one.objective)
-    _LOG.info("improved over all fragments: objective %.4f", best.objective)
-    return best._replace(agreement=float(agreement))
+    fragments = _fragments(graph, n_clusters, rng)
+    coarse = contract(weight, fragments)
+    optima = find_optima(coarse, cost, rng, *_effort(n_clusters, _N_LOOKS))
+    best, *others = (labels[fragments] for labels, _ in optima)
+    agreement = float(np.mean([adjusted_rand_score(best, other) for other in others] or [1.0]))
+    found = _refined(weight, best, cost)
+    return Draft(found._replace(agreement=agreement, balance_weight=balance_weight), fragments)
+
+
+def choose_balance(weight: csr_array, labels: np.ndarray, n_clusters: int) -> float:
+    """Balance weight for a graph, from what its clusters add to the cut.
+
+    Where they are hardly connected, as the digits of MNIST, a small weight keeps them all, and more
+    would move rows for the sake of equal sizes; where they blur, as in Fashion-MNIST, the cut alone
+    would let some go. So an empty cluster costs ten times what those of a draft do, at least .1 and
+    at most 1.
+
+    Parameters
+    ----------
+    weight : SciPy CSR array, shape (n_samples, n_samples)
+    labels : int64 array, shape (n_samples,)
+        Of the draft.
+    n_clusters : int
+    """
+    if n_clusters == 1:
+        return 0.0
+    sizes = np.bincount(labels, minlength=n_clusters).astype(np.float64)
+    cost = _cost(weight, n_clusters, 0.0)
+    cut = cost.objective(partition_cuts(weight, labels, n_clusters), sizes)
+    wanted = _DEARER_THAN_CUT * cut / (n_clusters - 1)
+    return min(_MOST_BALANCE, max(_LEAST_BALANCE, wanted))
+
+
+def refine_labels(
+    graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, balance_weight: float = 1.0
+) -> np.ndarray:
+    """Any labelling, moved row by row as long as its objective falls.
+
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [5], [4]])
+    >>> refine_labels(path, np.array([0, 1, 0, 1, 1, 1]), 2).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    weight = _as_scipy(graph)
+    return refine(weight, labels, _cost(weight, n_clusters, balance_weight))
 
 
 def tree_of_clusters(
@@ -119,6 +214,25 @@ def _cost(weight: csr_array, n_clusters: int, balance_weight: float) -> ClusterC
     return ClusterCost.of(weight.shape[0], total, n_clusters, balance_weight=balance_weight)
 
 
+def _effort(n_clusters: int, *wanted: int) -> list[int]:
+    """Fewer starts where many clusters make them dear."""
+    return [min(number, max(1, _CHEAP // n_clusters)) for number in wanted]
+
+
+def _fragments(graph: SimilarityGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    n_fragments = choose_n_fragments(graph.n_samples, n_clusters)
+    fragments = find_fragments(graph, n_fragments, seed=int(rng.integers(2**31)))
+    n_parts = 1
+    while fragments.max() + 1 < n_clusters:  # rows that noise does not tell apart
+        n_parts *= 2
+        fragments = overlay(fragments, np.arange(graph.n_samples) % n_parts)
+    return fragments
+
+
+def _objective(partition: Partition) -> float:
+    return partition.objective
+
+
 def _improved(
     weight: csr_array, fragments: np.ndarray, best: Partition, cost: ClusterCost
 ) -> Partition:
@@ -132,7 +246,8 @@ def _improved(
 def _refined(weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> Partition:
     labels = refine(weight, labels, cost)
     sizes = np.bincount(labels, minlength=cost.n_clusters).astype(np.float64)
-    return Partition(labels, cost.objective(partition_cuts(weight, labels, cost.n_clusters), sizes))
+    objective = cost.objective(partition_cuts(weight, labels, cost.n_clusters), sizes)
+    return Partition(labels, objective)
 
 
 def _as_scipy(graph: SimilarityGraph) -> csr_array:

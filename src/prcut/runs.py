@@ -94,6 +94,8 @@ class RunResult(NamedTuple):
         That have rows.
     objective, ratio_cut : float
         Of the hard assignment.
+    balance_weight : float
+        That was given, or chosen.
     n_steps : int
         Of the start that was kept.
     seconds : dict
@@ -109,6 +111,7 @@ class RunResult(NamedTuple):
     used_clusters: int
     objective: float
     ratio_cut: float
+    balance_weight: float
     n_steps: int
     seconds: dict[str, float]
 
@@ -327,6 +330,9 @@ def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
         "n_features": source.n_features,
         **asdict(config.in_use),
         **{name: value for name, value in options.items() if name not in ("train", "teach")},
+        "balance_weight": (
+            config.balance_weight if config.solver == "search" else config.train.balance_weight
+        ),
         "n_init": config.n_starts,
         "hidden": config.layers,
     }
@@ -378,7 +384,7 @@ def _train(
                 partition=partition,
             )
             # what is written are the labels that the model gives
-            return measure_fit(fit, graph, features, config)
+            return measure_fit(fit, graph, features)
     with _timed(seconds, "graph"):
         _blocks_stage(run, config)
         shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
@@ -482,6 +488,7 @@ def _result(run: _Run, fit: Fit, seconds: dict[str, float]) -> RunResult:
         used_clusters=int((fit.cluster_sizes > 0).sum()),
         objective=fit.objective,
         ratio_cut=fit.ratio_cut,
+        balance_weight=fit.config.in_use.balance_weight,
         n_steps=fit.state.step,
         seconds=seconds,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prcut.bench.inputs import load_bench_dataset
+from prcut.bench.quality import summarise_quality
 from prcut.bench.ranking import summarise_representations
 from prcut.bench.records import RunRecord, RunSpec, drop_records, read_records
 from prcut.bench.runner import run_all
@@ -21,7 +22,10 @@ __all__ = ["BenchOptions", "bench_table", "embed_dataset"]
 _LOG = logging.getLogger(__name__)
 _OnProgress = Callable[[Progress], None]
 # of tables that do not compare methods
-_SUMMARIES = {"representations": summarise_representations}
+_SUMMARIES: dict[str, Callable[..., str]] = {
+    "representations": summarise_representations,
+    "quality": summarise_quality,
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ def bench_table(name: str, options: BenchOptions, on_progress: _OnProgress | Non
         ]
     if not records:
         raise InvalidInputError(f"{folder} holds no runs of {name}{end}; run it first.")
-    text = _SUMMARIES.get(name, summarise)(records, mixed=options.mixed)
+    as_text: Callable[..., str] = _SUMMARIES.get(name, summarise)
+    text = as_text(records, mixed=options.mixed)
     (folder / f"{name}{end}.md").write_text(text, "utf-8")
     if options.plot:
         _plot(records, folder, f"{name}{end}")

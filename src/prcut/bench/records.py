@@ -76,6 +76,8 @@ class RunResult:
     ari: float | None = None
     ratio_cut: float | None = None
     normalized_cut: float | None = None
+    cut: float | None = None
+    imbalance: float | None = None
     used_clusters: int | None = None
     noise_share: float | None = None
     wall_seconds: float | None = None

@@ -10,6 +10,7 @@ import torch
 from prcut.cuts import normalized_cut, ratio_cut
 from prcut.errors import InvalidInputError
 from prcut.graph import SimilarityGraph
+from prcut.objective import cluster_imbalance, hard_objective
 
 __all__ = ["Scores", "adjusted_rand", "hungarian_accuracy", "max_nmi", "score_clusters"]
 
@@ -23,6 +24,10 @@ class Scores(NamedTuple):
     ratio_cut: float | None
     """None where rows were left out as noise: a cut is of a partition of all rows."""
     normalized_cut: float | None
+    cut: float | None
+    """Ratio cut in the unit of the objective: 2 n / ‖W‖₁ times as large."""
+    imbalance: float | None
+    """Divergence of the cluster sizes from equal ones; ``cut + γ imbalance`` is the objective."""
     used_clusters: int
     """Clusters with rows in them, noise not counted."""
     noise_share: float
@@ -34,18 +39,23 @@ def score_clusters(
     """All scores of a clustering, −1 being noise; no cuts where there is no graph."""
     labels, clusters = _check(labels, clusters)
     noise = clusters < 0
-    rc, nc = None, None
+    rc, nc, cut, imbalance = None, None, None, None
     if graph is not None and not noise.any():
         # numbered without gaps, as a method may call its clusters what it likes
         numbered = torch.from_numpy(np.unique(clusters, return_inverse=True)[1])
         rc = float(ratio_cut(graph.weight, numbered))
         nc = float(normalized_cut(graph.weight, numbered))
+        sizes = numbered.bincount().double()
+        cut = float(hard_objective(graph.weight, numbered, len(sizes), balance_weight=0.0))
+        imbalance = float(cluster_imbalance(sizes / sizes.sum()))
     return Scores(
         hungarian_accuracy(labels, clusters),
         max_nmi(labels, clusters),
         adjusted_rand(labels, clusters),
         rc,
         nc,
+        cut,
+        imbalance,
         len(np.unique(clusters[~noise])),
         float(noise.mean()),
     )
