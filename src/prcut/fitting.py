@@ -62,7 +62,7 @@ _HIDDEN = (256,)
 # rows are enough to learn labels from in batches smaller than those that estimate cuts
 _TEACHING: dict[str, Any] = {"batch_size": 512}
 # neighbours that are tried, and the mean adjusted Rand index from which starts found the same
-_FEW_TO_MANY, _SAME = (10, 30, 100), 0.9
+_FEW_TO_MANY, _SAME = (10, 30, 100), 0.85
 # no start is made after one whose objective is so small a part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
 # rows that origin and scale of the features are measured on
@@ -492,7 +492,8 @@ def choose_graph(
 def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
     if config.n_neighbors is not None:
         return [int(config.n_neighbors)]
-    most = min(n_samples // (2 * config.n_clusters), max(15, 20_000_000 // n_samples))
+    # more than a third of a cluster would join it to others
+    most = min(n_samples // (3 * config.n_clusters), max(15, 20_000_000 // n_samples))
     most = max(1, min(max(most, 10), n_samples - 1))
     return sorted({min(number, most) for number in _FEW_TO_MANY})
 
