@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-# before torch and NumPy are loaded: threads that wait for one another on a busy machine make tests of
-# small data many times slower
+# before torch and NumPy are loaded: threads that wait for one another on a busy machine make tests
+# of small data many times slower
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
