@@ -17,6 +17,7 @@ from prcut.graph import SimilarityGraph
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_similarity, "_N_STEPS", 200)
+    monkeypatch.setattr(label_similarity, "_HIDDEN", (64,))
 
 
 @pytest.mark.parametrize("method", LABEL_METHODS)
