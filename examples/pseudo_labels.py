@@ -38,7 +38,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(parameters, lr=5e-3)
 
     before = probe(encoder, images, digits.target)
-    for step in range(400):
+    for step in range(800):
         batch = pairs.draw(512, generator)
         rows = images[batch.rows]
         probs = assigner.probs(encoder(rows))
@@ -52,7 +52,7 @@ def main() -> None:
         optimizer.zero_grad()
         (cut + guess).backward()
         optimizer.step()
-        if step % 100 == 99:
+        if step % 200 == 199:
             print(f"step {step + 1}: ratio cut loss {cut:.2f}, cross-entropy {guess:.2f}")
     after = probe(encoder, images, digits.target)
     print(f"linear probe with 50 labels: {before:.3f} before, {after:.3f} after pre-training")
