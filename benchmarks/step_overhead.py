@@ -37,10 +37,11 @@ from torch import Tensor, distributed, multiprocessing, nn
 from _verdict import verdict
 from prcut import Assigner, RunningClusterMass, SimilarityGraph, cluster_imbalance, soft_ratio_cut
 from prcut.batches import _STEPS_AHEAD, FeatureBatch, GatheredPairs, gather_rows, pair_ends
+from prcut.objective import softmax
 from prcut.pairs import WalkPairs, draw_steps, draw_streams
 from prcut.sparse import csr_tensor
 from prcut.train_state import TrainConfig, TrainState
-from prcut.training import _softmax, train
+from prcut.training import train
 
 N_SAMPLES, N_GROUPS, N_NEIGHBORS, WALK_LENGTH = 60_000, 10, 110, 8
 BATCH_SIZE = TrainConfig().batch_size
@@ -185,7 +186,7 @@ def part_times(case: Case, sampler: WalkPairs, features: Tensor) -> list[float]:
 
 def objective(logits: Tensor, batch: FeatureBatch, running_mass: RunningClusterMass) -> Tensor:
     """As in `train`."""
-    probs = _softmax(logits)
+    probs = softmax(logits)
     mass = running_mass(probs, batch.node_weight)
     cut = soft_ratio_cut(batch.weight, *pair_ends(probs, batch), mass)
     return cut + 10 * cluster_imbalance(mass)
