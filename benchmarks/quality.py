@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -23,7 +24,7 @@ from prcut.bench.cli import BenchOptions, bench_table
 from prcut.bench.methods import METHODS
 from prcut.bench.quality import compare_with_goals
 from prcut.bench.records import read_records
-from prcut.bench.scores import hungarian_accuracy
+from prcut.bench.scores import hungarian_accuracy, match_clusters
 from prcut.bench.task import Task
 from prcut.datasets import load_dataset
 from prcut.errors import DataWarning
@@ -71,8 +72,8 @@ def defaults(is_quick: bool) -> list[str]:
     # one match of clusters and classes for both splits: that of all rows together
     both = np.concatenate([model.labels_, model.predict(test.pixels())])
     all_classes = np.concatenate([classes, test.labels])
-    name = match(all_classes, both)
-    test_acc = float((name[both[len(rows) :]] == test.labels).mean())
+    match = match_clusters(all_classes, both)
+    test_acc = float(np.mean(np.vectorize(match.get)(both[len(rows) :]) == test.labels))
     print(f"defaults: {model.n_neighbors_} neighbours, balance {model.balance_weight_:.2f}")
     print(f"ACC {acc:.4f} on {len(rows):,} rows, {test_acc:.4f} by predict on {len(test.labels):,}")
 
@@ -93,19 +94,10 @@ def defaults(is_quick: bool) -> list[str]:
     return short
 
 
-def match(classes: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Class of every cluster by the Hungarian method."""
-    from scipy.optimize import linear_sum_assignment
-
-    shared = np.zeros((10, 10), np.int64)
-    np.add.at(shared, (clusters, classes), 1)
-    return linear_sum_assignment(shared, maximize=True)[1]
-
-
-def seconds(work: object) -> float:
+def seconds(work: Callable[[], object]) -> float:
     """CPU time, which other programs on the machine do not change."""
     start = time.process_time()
-    work()  # type: ignore[operator]
+    work()
     return time.process_time() - start
 
 

@@ -59,7 +59,7 @@ Solver = Literal["search", "train"]
 # the layer that learns a partition by default: what walks found is not linear in the features
 _HIDDEN = (256,)
 
-# rows are enough to learn labels from in batches smaller than those that estimate cuts
+# labels are learned from smaller batches than cuts are estimated from
 _TEACHING: dict[str, Any] = {"batch_size": 512}
 # neighbours that are tried, and the mean adjusted Rand index from which starts found the same
 _FEW_TO_MANY, _SAME = (10, 30, 100), 0.85

@@ -20,7 +20,7 @@ _PATIENCE = 0.25
 # merging that minds balance from the first joins small fragments that share no edge; which share
 # of it is best differs from graph to graph
 _SHARES_OF_BALANCE = 1.0, 0.3, 0.1, 0.0
-# random starts that must find the best before it is taken for the optimum
+# starts that must find the best before it is taken for the optimum
 _OFTEN = 3
 # relative fall of the objective that is worth another pass
 _LEAST_GAIN = 1e-9
@@ -144,8 +144,8 @@ def search(
 ) -> tuple[np.ndarray, float]:
     """The best partition of the fragments that was found, by its objective.
 
-    The best of :func:`find_optima`, where random starts found it often; otherwise two or three of
-    its clusters are mixed up again and again, and a change is kept when it pays.
+    The best of :func:`find_optima`, where several starts found it; otherwise two or three of its
+    clusters are mixed up again and again, and a change is kept when it pays.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A partition of a graph in a straight line: fragments → merge and move → refine → once more.
+"""A partition of a graph in a straight line: draft → fragments → merge, move → refine → once more.
 
 No label takes part: of all that is found, what has the lowest objective is kept.
 """

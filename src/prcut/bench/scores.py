@@ -12,7 +12,14 @@ from prcut.errors import InvalidInputError
 from prcut.graph import SimilarityGraph
 from prcut.objective import cluster_imbalance, hard_objective
 
-__all__ = ["Scores", "adjusted_rand", "hungarian_accuracy", "max_nmi", "score_clusters"]
+__all__ = [
+    "Scores",
+    "adjusted_rand",
+    "hungarian_accuracy",
+    "match_clusters",
+    "max_nmi",
+    "score_clusters",
+]
 
 
 class Scores(NamedTuple):
@@ -69,17 +76,30 @@ def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
     >>> hungarian_accuracy(np.array([0, 0, 1, 1, 1]), np.array([7, 7, 3, 3, -1]))
     0.8
     """
+    labels, clusters = _check(labels, clusters)
+    match = match_clusters(labels, clusters)
+    right = sum(((clusters == one) & (labels == name)).sum() for one, name in match.items())
+    return float(right / len(labels))
+
+
+def match_clusters(labels: np.ndarray, clusters: np.ndarray) -> dict[int, int]:
+    """The class of every cluster, one to one, so that the most rows are right.
+
+    Noise (−1) and clusters beyond the number of classes have none.
+
+    >>> match_clusters(np.array([0, 0, 1, 1, 1]), np.array([7, 7, 3, 3, -1]))
+    {7: 0, 3: 1}
+    """
     from scipy.optimize import linear_sum_assignment
 
     labels, clusters = _check(labels, clusters)
     kept = clusters >= 0
-    if not kept.any():
-        return 0.0
     classes, row_class = np.unique(labels[kept], return_inverse=True)
     names, row_cluster = np.unique(clusters[kept], return_inverse=True)
     shared = np.zeros((len(classes), len(names)), np.int64)
     np.add.at(shared, (row_class, row_cluster), 1)
-    return float(shared[linear_sum_assignment(shared, maximize=True)].sum() / len(labels))
+    matched = linear_sum_assignment(shared, maximize=True)
+    return {int(names[j]): int(classes[i]) for i, j in zip(*matched, strict=True)}
 
 
 def max_nmi(labels: np.ndarray, clusters: np.ndarray) -> float:
