@@ -108,13 +108,15 @@ def test_a_partition_that_is_known_is_only_taught(
 
 
 def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = SimilarityGraph.from_neighbors([[1], [0]])
+    star = SimilarityGraph.from_neighbors([[1], [0], [0], [0], [0]])
     agreement = {10: 0.5, 30: 0.95, 100: 0.99}
     built: list[int] = []
 
     def build(n_neighbors: int) -> SimilarityGraph:
         built.append(n_neighbors)
         return graph
+
+    graph = star
 
     def draft(*_: object, **__: object) -> Draft:
         return Draft(
@@ -136,6 +138,11 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
     agreement[40] = 0.1
     choose_graph(build, 60_000, replace(config, n_neighbors=40))
     assert built == [40]
+    # without hubs the fewest do, whatever starts say
+    graph = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [0]])
+    built.clear()
+    assert choose_graph(build, 60_000, config).n_neighbors == 10
+    assert built == [10]
 
 
 def test_neighbours_to_try_suit_the_rows() -> None:

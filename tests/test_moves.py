@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from sklearn.metrics import adjusted_rand_score
 
 import reference
 from prcut.cluster_cost import ClusterCost
 from prcut.coarse_graph import CoarseGraph, contract
-from prcut.moves import _Moves, find_optima, improve, search
+from prcut.moves import _Moves, _spectral, find_optima, improve, search
 from prcut.refinement import refine
 
 
@@ -87,22 +88,22 @@ class CheckedMoves(_Moves):
             (self.sizes, fresh.sizes),
         ):
             np.testing.assert_allclose(kept, counted, atol=1e-11)
-        np.testing.assert_array_equal(self.entry, self.enter.min(0))
-        rows = np.arange(len(self.labels))
-        np.testing.assert_array_equal(self.entry, self.enter[self.target, rows])
+        free = np.flatnonzero(self.is_free)
+        np.testing.assert_array_equal(self.entry[free], self.enter[free].min(1))
+        np.testing.assert_array_equal(self.entry[free], self.enter[free, self.target[free]])
         now = self.problem.objective(self.labels)
         for fragment, before in enumerate(self.labels):
             is_last = (self.labels == before).sum() == 1
             assert np.isinf(self.leave[fragment]) == (is_last or not self.is_free[fragment])
             for cluster in range(self.cost.n_clusters):
                 if cluster == before:
-                    assert np.isinf(self.enter[cluster, fragment])
+                    assert np.isinf(self.enter[fragment, cluster])
                     continue
-                assert np.isfinite(self.enter[cluster, fragment])
+                assert np.isfinite(self.enter[fragment, cluster])
                 if np.isfinite(self.leave[fragment]):
                     moved = self.labels.copy()
                     moved[fragment] = cluster
-                    worth = self.leave[fragment] + self.enter[cluster, fragment]
+                    worth = self.leave[fragment] + self.enter[fragment, cluster]
                     assert worth == pytest.approx(self.problem.objective(moved) - now, abs=1e-9)
 
 
@@ -234,3 +235,24 @@ def test_optima_come_best_first_and_no_pass_improves_them() -> None:
         assert improve(problem.coarse, labels, problem.cost)[1] == pytest.approx(objective)
     _, searched = search(problem.coarse, problem.cost, np.random.default_rng(0), 6, 5)
     assert searched <= objectives[0]
+
+
+def test_eigenvectors_start_from_clusters_of_very_different_sizes() -> None:
+    # cliques of 3, 5, 8, 40 and 60 in a ring: random starts, all of equal sizes, split the large
+    planted = np.repeat(np.arange(5), (3, 5, 8, 40, 60))
+    links = np.where(planted[:, None] == planted, 1.0, 0.0)
+    ring = np.searchsorted(planted, np.arange(5))
+    links[ring, np.roll(ring, 1)] = links[np.roll(ring, 1), ring] = 0.1
+    np.fill_diagonal(links, 0.0)
+    coarse = CoarseGraph(links, np.ones(len(planted)))
+    for labels in _spectral(coarse, 5, np.random.default_rng(0)):
+        assert adjusted_rand_score(planted, labels) == 1
+    cost = ClusterCost.of(len(planted), links.sum(), 5, balance_weight=0.0)
+    labels, _ = search(coarse, cost, np.random.default_rng(0), 0, 0)
+    assert adjusted_rand_score(planted, labels) == 1
+
+
+def test_eigenvectors_are_left_where_they_say_nothing() -> None:
+    coarse = CoarseGraph(np.ones((4, 4)) - np.eye(4), np.ones(4))
+    rng = np.random.default_rng(0)
+    assert _spectral(coarse, 1, rng) == _spectral(coarse, 4, rng) == []

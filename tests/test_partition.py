@@ -208,11 +208,11 @@ def test_no_worse_than_spectral_clustering_of_digits() -> None:
 def test_what_is_returned_is_no_worse_than_any_start(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = knn_graph(np.random.default_rng(0).random((500, 3)))
+    graph = knn_graph(np.random.default_rng(0).random((2000, 6)))
     with caplog.at_level(logging.INFO, logger="prcut.partition"):
-        found = find_partition(graph, 5, n_init=2)
+        found = find_partition(graph, 9, n_init=2)
         monkeypatch.setattr("prcut.partition._improved", lambda weight, fragments, best, cost: best)
-        best_start = find_partition(graph, 5, n_init=2)
+        best_start = find_partition(graph, 9, n_init=2)
     starts = [record.args[2] for record in caplog.records if record.msg.startswith("start")]
     assert len(starts) == 4
     assert len(set(starts)) > 1  # or the best of them would be no choice

@@ -63,6 +63,8 @@ _HIDDEN = (256,)
 _TEACHING: dict[str, Any] = {"batch_size": 512}
 # neighbours that are tried, and the mean adjusted Rand index from which starts found the same
 _FEW_TO_MANY, _SAME = (10, 30, 100), 0.85
+# spread of the degrees, in means, below which the fewest neighbours do
+_EVEN = 1 / 3
 # no start is made after one whose objective is so small a part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
 # rows that origin and scale of the features are measured on
@@ -460,11 +462,12 @@ def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
 def choose_graph(
     build: Callable[[int], SimilarityGraph], n_samples: int, config: FitConfig
 ) -> SearchedGraph:
-    """The sparsest graph on which different starts find the same clusters, and these.
+    """The sparsest graph that tells the clusters, and these.
 
-    Few neighbours follow the shape of clusters closely; where the clusters that are found depend on
-    the start, they are too few to decide, and more are tried; where none decide, the most are
-    taken, since they average most. No label takes part.
+    Few neighbours follow the shape of clusters closely. They do where degrees are even: rows lie on
+    something of few dimensions. Where some rows are neighbours of very many, few neighbours lead to
+    these hubs, and do only if different starts find the same clusters; otherwise more are tried;
+    where none decide, the most are taken, since they average most. No label takes part.
 
     Parameters
     ----------
@@ -474,7 +477,8 @@ def choose_graph(
     config : FitConfig
         ``n_neighbors``, where it is given, is the only one that is tried.
     """
-    for n_neighbors in _neighbors_to_try(n_samples, config):
+    fewest, *_ = to_try = _neighbors_to_try(n_samples, config)
+    for n_neighbors in to_try:
         graph = build(n_neighbors)
         draft = draft_partition(
             graph,
@@ -484,7 +488,7 @@ def choose_graph(
         )
         agreement = draft.partition.agreement
         _LOG.info("%d neighbours: starts agree to %.2f", n_neighbors, agreement)
-        if agreement >= _SAME:
+        if agreement >= _SAME or (n_neighbors == fewest and _spread_of_degrees(graph) <= _EVEN):
             break
     return SearchedGraph(n_neighbors, graph, _search(graph, config, draft))
 
@@ -496,6 +500,12 @@ def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
     most = min(n_samples // (3 * config.n_clusters), max(15, 20_000_000 // n_samples))
     most = max(1, min(max(most, 10), n_samples - 1))
     return sorted({min(number, most) for number in _FEW_TO_MANY})
+
+
+def _spread_of_degrees(graph: SimilarityGraph) -> float:
+    """Their standard deviation over their mean."""
+    deviation, mean = torch.std_mean(graph.degree.double(), correction=0)
+    return float(deviation / mean)
 
 
 def _search(graph: SimilarityGraph, config: FitConfig, draft: Draft | None = None) -> Partition:

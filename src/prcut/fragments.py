@@ -42,10 +42,12 @@ def find_fragments(graph: SimilarityGraph, n_fragments: int, *, seed: int) -> np
 
 
 def choose_n_fragments(n_samples: int, n_clusters: int) -> int:
-    """Fragments by default: eight a cluster, at least 400 (or every row), at most 4096 (or 2 each).
+    """Fragments by default: of twelve rows or more, 400 of them, or eight a cluster up to 4096.
 
-    >>> [choose_n_fragments(n, k) for n, k in ((150, 3), (60_000, 10), (10_000, 77), (10**6, 1000))]
-    [150, 400, 616, 4096]
+    Few rows have at least 150 fragments, or are one each; there are always two a cluster.
+
+    >>> [choose_n_fragments(n, k) for n, k in ((150, 3), (1797, 10), (60_000, 10), (10**6, 1000))]
+    [150, 150, 400, 4096]
     """
-    wanted = max(400, min(8 * n_clusters, 4096, n_samples // 4), 2 * n_clusters)
-    return min(wanted, n_samples)
+    wanted = max(min(400, max(150, n_samples // 12)), min(8 * n_clusters, 4096, n_samples // 4))
+    return min(max(wanted, 2 * n_clusters), n_samples)

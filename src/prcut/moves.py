@@ -7,6 +7,7 @@ can be tried and the one with the lowest objective kept.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from prcut.cluster_cost import ClusterCost
@@ -20,7 +21,9 @@ _PATIENCE = 0.25
 # merging that minds balance from the first joins small fragments that share no edge; which share
 # of it is best differs from graph to graph
 _SHARES_OF_BALANCE = 1.0, 0.3, 0.1, 0.0
-# starts that must find the best before it is taken for the optimum
+# starts from eigenvectors, and the fragments up to which these cost next to nothing
+_N_SPECTRAL, _MOST_EIGENVECTORS = 4, 1500
+# random starts that must find the best before it is taken for the optimum
 _OFTEN = 3
 # relative fall of the objective that is worth another pass
 _LEAST_GAIN = 1e-9
@@ -72,7 +75,7 @@ class _Moves:
     def run_pass(self) -> None:
         n_fragments, n_clusters = len(self.labels), self.cost.n_clusters
         self.is_free = np.ones(n_fragments, dtype=bool)
-        self.enter = np.full((n_clusters, n_fragments), np.inf)
+        self.enter = np.full((n_fragments, n_clusters), np.inf)
         self.leave = np.empty(n_fragments)
         # the cheapest cluster to enter, of every fragment
         self.target = np.zeros(n_fragments, dtype=np.int64)
@@ -126,26 +129,31 @@ class _Moves:
         left = self.cost(cuts_left, sizes_left) - costs[own]
         self.leave[inside] = np.where(self.is_free[inside] & (sizes_left > 0.5), left, np.inf)
 
-        self.enter[clusters] = entry
-        self.enter[own, inside] = np.inf
-        # of the other clusters nothing has changed: only fragments whose cheapest was one of these
-        # look at all
-        stale = np.flatnonzero(is_touched[self.target])
-        self.target[stale] = self.enter[:, stale].argmin(0)
-        self.entry[stale] = self.enter[self.target[stale], stale]
+        self.enter[:, clusters] = entry.T
+        self.enter[inside, own] = np.inf
+        # of the other clusters nothing has changed: only fragments whose cheapest was one of these,
+        # and that may still move, look at all
+        stale = np.flatnonzero(is_touched[self.target] & self.is_free)
+        self.target[stale] = self.enter[stale].argmin(1)
+        self.entry[stale] = self.enter[stale, self.target[stale]]
         for cluster in clusters:
-            cheaper = np.flatnonzero(self.enter[cluster] < self.entry)
+            price = self.enter[:, cluster]
+            cheaper = np.flatnonzero(price < self.entry)
             self.target[cheaper] = cluster
-            self.entry[cheaper] = self.enter[cluster, cheaper]
+            self.entry[cheaper] = price[cheaper]
+
+
+Optimum = tuple[np.ndarray, float]
 
 
 def search(
     coarse: CoarseGraph, cost: ClusterCost, rng: np.random.Generator, n_starts: int, n_shakes: int
-) -> tuple[np.ndarray, float]:
+) -> Optimum:
     """The best partition of the fragments that was found, by its objective.
 
-    The best of :func:`find_optima`, where several starts found it; otherwise two or three of its
-    clusters are mixed up again and again, and a change is kept when it pays.
+    Starts are what merging and eigenvectors give, and random labels, until several of these have
+    found the best. Where they have not, two or three of its clusters are mixed up again and again,
+    and a change is kept when it pays.
 
     Returns
     -------
@@ -153,50 +161,72 @@ def search(
     objective : float
     """
     n_clusters = cost.n_clusters
-    optima = find_optima(coarse, cost, rng, n_starts, n_finds=_OFTEN)
-    best, objective = optima[0]
-    is_certain = _n_as_good(optima, objective) >= _OFTEN
-    for _ in range(0 if is_certain or n_clusters == 2 else n_shakes):
+    starts = (*_merged(coarse, cost), *_spectral(coarse, n_clusters, rng))
+    best, objective = _best([improve(coarse, labels, cost) for labels in starts])
+    n_finds = 0
+    for _ in range(n_starts):
+        labels, found = improve(coarse, _by_chance(coarse, n_clusters, rng), cost)
+        if found < objective * (1 - _LEAST_GAIN):
+            best, objective, n_finds = labels, found, 0
+        n_finds += found <= objective * (1 + _LEAST_GAIN)
+        if n_finds == _OFTEN:
+            return best, objective
+    for _ in range(0 if n_clusters == 2 else n_shakes):
         chosen = rng.choice(n_clusters, rng.integers(2, 4), replace=False)
         mixed = np.flatnonzero(np.isin(best, chosen))
         labels = best.copy()
         labels[mixed] = rng.permutation(chosen[np.arange(len(mixed)) % len(chosen)])
-        labels, shaken = improve(coarse, labels, cost)
-        if shaken < objective:
-            best, objective = labels, shaken
+        best, objective = _best([(best, objective), improve(coarse, labels, cost)])
     return best, objective
 
 
 def find_optima(
-    coarse: CoarseGraph,
-    cost: ClusterCost,
-    rng: np.random.Generator,
-    n_starts: int,
-    *,
-    n_finds: int | None = None,
-) -> list[tuple[np.ndarray, float]]:
+    coarse: CoarseGraph, cost: ClusterCost, rng: np.random.Generator, n_starts: int
+) -> list[Optimum]:
     """Partitions that no pass of moves improves, with their objectives, the best first.
 
-    Starts are what merging gives, with more and with less care for balance, and random labels,
-    ``n_starts`` of these, or until ``n_finds`` have found the best.
+    Starts are what merging gives and ``n_starts`` random labels.
     """
-    n_fragments, n_clusters = len(coarse.sizes), cost.n_clusters
+    starts = _merged(coarse, cost)
+    starts += [_by_chance(coarse, cost.n_clusters, rng) for _ in range(n_starts)]
+    return sorted((improve(coarse, labels, cost) for labels in starts), key=_objective)
+
+
+def _merged(coarse: CoarseGraph, cost: ClusterCost) -> list[np.ndarray]:
+    """What merging gives with more and with less care for balance."""
+    shares = _SHARES_OF_BALANCE if cost.factor else _SHARES_OF_BALANCE[:1]
+    trees = (merge(coarse, cost._replace(factor=share * cost.factor)) for share in shares)
+    return [tree.labels(cost.n_clusters) for tree in trees]
+
+
+def _spectral(coarse: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """k-means of the eigenvectors that relax the ratio cut: clusters of very different sizes."""
+    links, sizes = coarse
+    if not 1 < n_clusters < len(sizes) <= _MOST_EIGENVECTORS:
+        return []
+    from sklearn.cluster import KMeans
+
+    root = 1 / np.sqrt(sizes)
+    laplacian = (np.diag(links.sum(1)) - links) * root[:, None] * root
+    _, vectors = eigh(laplacian, subset_by_index=[0, n_clusters - 1])
+    kmeans = KMeans(n_clusters, n_init=1)
     found = []
-    for share in _SHARES_OF_BALANCE:
-        tree = merge(coarse, cost._replace(factor=share * cost.factor))
-        found.append(improve(coarse, tree.labels(n_clusters), cost))
-        if cost.factor == 0:
-            break
-    by_chance: list[tuple[np.ndarray, float]] = []
-    for _ in range(n_starts):
-        # each label at least once
-        labels = rng.permutation(np.arange(n_fragments) % n_clusters)
-        by_chance.append(improve(coarse, labels, cost))
-        best = min(objective for _, objective in (*found, *by_chance))
-        if n_finds is not None and _n_as_good(by_chance, best) >= n_finds:
-            break
-    return sorted((*found, *by_chance), key=lambda pair: pair[1])
+    for seed in rng.integers(2**31, size=_N_SPECTRAL):
+        kmeans.set_params(random_state=int(seed)).fit(vectors * root[:, None], sample_weight=sizes)
+        labels = kmeans.labels_.astype(np.int64)
+        if len(np.unique(labels)) == n_clusters:
+            found.append(labels)
+    return found
 
 
-def _n_as_good(optima: list[tuple[np.ndarray, float]], best: float) -> int:
-    return sum(objective <= best + _LEAST_GAIN * abs(best) for _, objective in optima)
+def _by_chance(coarse: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """Random labels, each at least once."""
+    return rng.permutation(np.arange(len(coarse.sizes)) % n_clusters)
+
+
+def _best(optima: list[Optimum]) -> Optimum:
+    return min(optima, key=_objective)
+
+
+def _objective(optimum: Optimum) -> float:
+    return optimum[1]

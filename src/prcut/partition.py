@@ -31,9 +31,11 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
-# random starts on the fragments of a draft, and of a search; shakes of the best; and the number of
-# clusters from which they are fewer, because they are dear
-_N_LOOKS, _N_STARTS, _N_SHAKES, _CHEAP = 12, 16, 30, 1000
+# random starts on the fragments of a draft, and of a search; shakes of the best. With many clusters
+# they are fewer: starts because none by chance comes near what merging gives, shakes because they
+# are dear; these are the numbers of clusters that they share
+_N_LOOKS, _N_STARTS, _N_SHAKES = 12, 16, 30
+_STARTED, _SHAKEN = 240, 3000
 # nothing is left to gain below this part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
 # an empty cluster costs so many times what a cluster of the graph at hand does, but not more than
@@ -117,6 +119,8 @@ def find_partition(
     if balance_weight is None:
         balance_weight = choose_balance(weight, draft.partition.labels, n_clusters)
     cost = _cost(weight, n_clusters, balance_weight)
+    n_starts = _fewer(_N_STARTS, _STARTED // n_clusters)
+    n_shakes = _fewer(_N_SHAKES, _SHAKEN // n_clusters)
     best = _refined(weight, draft.partition.labels, cost)
     rng = np.random.default_rng([seed, 1])
     all_fragments: list[np.ndarray] = []
@@ -125,7 +129,7 @@ def find_partition(
             break
         fragments = _fragments(graph, n_clusters, rng) if start else draft.fragments
         coarse = contract(weight, fragments)
-        labels, _ = search(coarse, cost, rng, *_effort(n_clusters, _N_STARTS, _N_SHAKES))
+        labels, _ = search(coarse, cost, rng, n_starts, n_shakes)
         found = _refined(weight, labels[fragments], cost)
         _LOG.info("start %d/%d: objective %.4f", start + 1, n_init, found.objective)
         best = min(best, found, key=_objective)
@@ -157,7 +161,7 @@ def draft_partition(
     rng = np.random.default_rng(seed)
     fragments = _fragments(graph, n_clusters, rng)
     coarse = contract(weight, fragments)
-    optima = find_optima(coarse, cost, rng, *_effort(n_clusters, _N_LOOKS))
+    optima = find_optima(coarse, cost, rng, _fewer(_N_LOOKS, _STARTED // n_clusters))
     best, *others = (labels[fragments] for labels, _ in optima)
     agreement = float(np.mean([adjusted_rand_score(best, other) for other in others] or [1.0]))
     found = _refined(weight, best, cost)
@@ -214,9 +218,8 @@ def _cost(weight: csr_array, n_clusters: int, balance_weight: float) -> ClusterC
     return ClusterCost.of(weight.shape[0], total, n_clusters, balance_weight=balance_weight)
 
 
-def _effort(n_clusters: int, *wanted: int) -> list[int]:
-    """Fewer starts where many clusters make them dear."""
-    return [min(number, max(1, _CHEAP // n_clusters)) for number in wanted]
+def _fewer(number: int, affordable: int) -> int:
+    return min(number, max(1, affordable))
 
 
 def _fragments(graph: SimilarityGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
