@@ -1,9 +1,9 @@
 """A thousand clusters at once: none dead, none swollen, the planted ones found.
 
     python benchmarks/many_clusters.py            # 1,000,000 rows, k = 1000: some half an hour
-    python benchmarks/many_clusters.py --quick    # 50,000 rows, k = 200
+    python benchmarks/many_clusters.py --quick    # 20,000 rows, k = 100
 
-Rows are Gaussian around random centres in 32 dimensions, near enough to touch; planted clusters
+Rows are Gaussian around random centres in 16 dimensions, near enough to touch; planted clusters
 differ in size (log-normal). Run with plain defaults; the planted labels only score.
 """
 
@@ -17,7 +17,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from _verdict import verdict
 from prcut import PRCut
 
-N_FEATURES, SPREAD_OF_SIZES, NOISE = 32, 0.3, 0.9
+N_FEATURES, SPREAD_OF_SIZES, NOISE = 16, 0.3, 0.5
 # least agreement with what was planted; sizes of the smallest and the largest cluster, in units of
 # the planted ones, that are still sensible
 LEAST_NMI, SMALLEST, LARGEST = 0.95, 0.3, 2.5
@@ -39,7 +39,7 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="a bounded version")
     args = parser.parse_args()
-    n_rows, n_clusters = (50_000, 200) if args.quick else (1_000_000, 1000)
+    n_rows, n_clusters = (20_000, 100) if args.quick else (1_000_000, 1000)
     rows, classes = planted(n_rows, n_clusters, np.random.default_rng(0))
     start = time.perf_counter()
     model = PRCut(n_clusters=n_clusters, random_state=0).fit(rows)

@@ -175,7 +175,9 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(command, "callback", _only_named(command.callback, seen))
         for example in examples:
             assert main(example.split()[1:]) == 0, example
-    assert set(seen) == {"fit", "assign", "graph", "info", "export", "embed", "bench"}
+    assert set(seen) == {
+        *("fit", "assign", "graph", "info", "status", "plan", "export", "embed", "bench")
+    }
 
 
 def _only_named(command: Callable[..., None], seen: list[str]) -> Callable[..., None]:
@@ -213,7 +215,28 @@ sys.exit(f"loaded {slow}" if slow else 0)
 # arguments, with {data}, {run} and {new}; the exit code; the whole line on standard error
 ERRORS = [
     ("fit", 2, "Missing argument 'DATA'. Try: prcut fit --help"),
-    ("fit {data}/rows.npy", 2, "Missing option '--clusters' / '-k'. Try: prcut fit --help"),
+    (
+        "fit {data}/rows.npy",
+        2,
+        "give the number of clusters: --clusters N, or --levels N,N.",
+    ),
+    (
+        "fit {data}/rows.npy -k 2 --levels 2,2",
+        2,
+        "give the number of clusters: --clusters N, or --levels N,N.",
+    ),
+    (
+        "fit {data}/rows.npy --levels 2",
+        2,
+        "levels=(2,) must name two or more; for one use fit_run.",
+    ),
+    ("fit {data}/rows.npy -k 2 --engine dask", 2, "engine='dask' must be 'here' or 'ray'."),
+    (
+        "fit {data}/rows.npy -k 2 --address auto",
+        2,
+        "address='auto' is that of a Ray cluster; add --engine ray.",
+    ),
+    ("status {data}", 2, "{data} is not a run folder (no plan.json)."),
     ("frobnicate", 2, "No such command 'frobnicate'. Try: prcut --help"),
     ("fit x.npy -k 2 --frob", 2, "No such option: --frob Try: prcut fit --help"),
     ("fit {data}/rows.npy -k 0 -o {new}", 2, "n_clusters=0 must be a whole number >= 1."),
@@ -285,7 +308,7 @@ ERRORS = [
     (
         "fit {data}/rows.npy -k 2 -o {new} --hidden 5,x",
         2,
-        "hidden='5,x' must be widths such as 512,512.",
+        "hidden='5,x' must be numbers such as 512,512.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --memory lots",

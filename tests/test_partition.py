@@ -16,6 +16,7 @@ from prcut.coarse_graph import CoarseGraph
 from prcut.objective import hard_objective
 from prcut.partition import (
     Partition,
+    _largest,
     draft_partition,
     find_partition,
     refine_labels,
@@ -310,3 +311,22 @@ def test_a_draft_is_gone_on_from() -> None:
     np.testing.assert_array_equal(found.labels, at_once.labels)
     assert found.agreement == draft.partition.agreement
     assert found.objective <= draft.partition.objective
+
+
+def test_the_largest_pieces_stay_and_the_rest_of_each_cluster_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces = np.array([0, 0, 0, 1, 2, 2, 3, 4, 5, 5])
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
+    np.testing.assert_array_equal(_largest(pieces, labels), pieces)
+    monkeypatch.setattr("prcut.partition._MOST_PIECES", 2)
+    joined = _largest(pieces, labels)
+    assert len(set(joined.tolist())) == 2 + 2
+    assert set(zip(joined.tolist(), labels.tolist(), strict=True)) == {
+        (0, 0),
+        (1, 1),
+        (2, 0),
+        (3, 1),
+    }
+    np.testing.assert_array_equal(joined[:3], 0)
+    np.testing.assert_array_equal(joined[4:6], 1)

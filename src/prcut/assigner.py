@@ -90,6 +90,11 @@ class Assigner(nn.Module):
         layer.origin.copy_(origin)
         layer.scale.fill_(scale)
 
+    @property
+    def width(self) -> int:
+        """Numbers that a row takes in the widest layer."""
+        return max(self.n_clusters, *self.hidden, 1)
+
     def forward(self, features: Tensor) -> Tensor:
         """Logits, shape (n_samples, n_clusters), of dense or sparse CSR features."""
         logits: Tensor = self.head(self.represent(features))

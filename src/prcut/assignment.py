@@ -11,6 +11,7 @@ from torch import Tensor
 
 from prcut.assigner import Assigner
 from prcut.batches import as_features, gather_rows
+from prcut.level_assigner import LevelAssigner
 
 __all__ = ["assign_labels", "assign_probs", "represent_rows", "row_chunks"]
 
@@ -20,17 +21,21 @@ _CHUNK_NUMBERS = 2**21
 
 
 @torch.inference_mode()
-def assign_labels(assigner: Assigner, features: Any) -> np.ndarray:
+def assign_labels(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarray:
     """Cluster of every row, int64, shape (n_samples,).
 
     Parameters
     ----------
-    assigner : Assigner
+    assigner : Assigner or LevelAssigner
     features : array, memory map, tensor or SciPy sparse matrix, shape (n_samples, n_features)
     """
     labels = np.empty(features.shape[0], np.int64)
     for rows, chunk in row_chunks(assigner, features):
-        labels[rows] = assigner(chunk).argmax(1).cpu().numpy()
+        if isinstance(assigner, LevelAssigner):
+            found = assigner.walk(chunk)[0]
+        else:
+            found = assigner(chunk).argmax(1)
+        labels[rows] = found.cpu().numpy()
     return labels
 
 
@@ -54,13 +59,12 @@ def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
     return out
 
 
-def row_chunks(assigner: Assigner, features: Any) -> Iterator[tuple[slice, Tensor]]:
+def row_chunks(assigner: Assigner | LevelAssigner, features: Any) -> Iterator[tuple[slice, Tensor]]:
     """Ranges of rows and their features on the assigner's device."""
     device = next(assigner.parameters()).device
     features = as_features(features)
     n_features = features.shape[1] if isinstance(features, Tensor) else 0  # sparse rows are short
-    width = n_features + max(assigner.n_clusters, *assigner.hidden, 1)
-    step = max(1, _CHUNK_NUMBERS // width)
+    step = max(1, _CHUNK_NUMBERS // (n_features + assigner.width))
     for start in range(0, features.shape[0], step):
         rows = slice(start, min(start + step, features.shape[0]))
         yield rows, gather_rows(features, rows).to(device)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prcut.cells import nearest_cells, train_centroids
+from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import bucket_counts, gather, is_scattered, scatter
 from prcut.graph import SimilarityGraph
 from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
-from prcut.progress import Progress, Reporter
+from prcut.progress import Progress
 from prcut.similarity import Similarity, edge_similarity
 from prcut.sources import Source, open_source
 from prcut.storage import Folder, plan_key
@@ -130,6 +132,7 @@ def build_blocks(
     column: str | None = None,
     id_column: str | None = None,
     filesystem: Any = None,
+    engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Blocks:
     """Build the blocks of ``data`` in the folder ``path``, or finish what an earlier run began.
@@ -142,6 +145,8 @@ def build_blocks(
     path : str or path
         A folder of its own, local or a URI of any pyarrow filesystem.
     config : BlockConfig
+    engine : Engine, optional
+        Where pieces and blocks are made; by default here.
     on_progress : callable, optional
         Called with a :class:`Progress` after every piece and block.
 
@@ -176,23 +181,15 @@ def build_blocks(
     if folder.exists("manifest.json") and _is_finished(open_blocks(path), plan):
         exchange.delete()
         return open_blocks(path)
+    engine = engine or Here()
     centroids = _centroids(folder, source, plan)
-    report = Reporter("scatter", plan.n_samples, on_progress)
-    for piece in range(plan.n_pieces):
-        if not is_scattered(exchange, piece, plan.key):
-            _scatter_piece(exchange, source, plan, centroids, piece)
-        start, stop = plan.piece(piece)
-        report.advance(stop - start)
-    records = []
-    report = Reporter("gather", plan.n_samples, on_progress)
-    for number, shares in enumerate(_layout(bucket_counts(exchange, plan.n_pieces), plan.config)):
-        block = folder / f"block-{number:05d}"
-        if not block.is_sealed("block.json", plan.key):
-            _gather_block(block, exchange, plan, shares, number)
-        record = block.read_record("block.json")
-        assert record is not None  # noqa: S101
-        records.append({"name": f"block-{number:05d}", **record})
-        report.advance(record["n_core"])
+    options: dict[str, Any] = {"total": plan.n_samples, "on_progress": on_progress}
+    scatter_piece = partial(_scatter_piece, exchange, source, plan, centroids)
+    engine.run("scatter", scatter_piece, plan.n_pieces, **options)
+    layout = _layout(bucket_counts(exchange, plan.n_pieces), plan.config)
+    gather_block = partial(_gather_block, folder, exchange, plan, layout)
+    engine.run("gather", gather_block, len(layout), **options)
+    records = [{"name": name, **_record(folder / name)} for name in map(_name, range(len(layout)))]
     found = sum(record["n_core"] for record in records)
     if found != plan.n_samples:
         raise CorruptFileError(f"{folder} holds {found} core rows of {plan.n_samples}.")
@@ -240,10 +237,17 @@ def _sample(source: Source, plan: _Plan, n_rows: int) -> np.ndarray:
 
 
 def _scatter_piece(
-    exchange: Folder, source: Source, plan: _Plan, centroids: np.ndarray, piece: int
+    exchange: Folder,
+    source: Source,
+    plan: _Plan,
+    centroids: np.ndarray,
+    piece: int,
+    advance: Callable[[int], None],
 ) -> None:
     """Send every row of a piece to its nearest cells; a bucket is a cell and a rank in nearness."""
     start, stop = plan.piece(piece)
+    if is_scattered(exchange, piece, plan.key):
+        return advance(stop - start)
     features = source.read(start, stop)
     columns = {"features": features, "rows": np.arange(start, stop)}
     if (ids := source.read_ids(start, stop)) is not None:
@@ -254,6 +258,7 @@ def _scatter_piece(
     bucket = halo * cells + np.arange(n_nearest)
     copies = np.repeat(np.arange(stop - start), n_nearest)
     scatter(exchange, piece, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
+    return advance(stop - start)
 
 
 def _plain_ids(ids: Any) -> np.ndarray:
@@ -294,10 +299,18 @@ def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Share]]:
 
 
 def _gather_block(
-    block: Folder, exchange: Folder, plan: _Plan, shares: list[_Share], number: int
+    folder: Folder,
+    exchange: Folder,
+    plan: _Plan,
+    layout: list[list[_Share]],
+    number: int,
+    advance: Callable[[int], None],
 ) -> None:
     """Collect a block's rows and find the neighbours of its anchors."""
-    config = plan.config
+    config, shares = plan.config, layout[number]
+    block = folder / _name(number)
+    if block.is_sealed("block.json", plan.key):
+        return advance(int(_record(block)["n_core"]))
     core, *halo = (
         gather(exchange, plan.n_pieces, plan.columns, one.bucket, one.part, one.n_parts)
         for one in shares
@@ -342,6 +355,18 @@ def _gather_block(
             "recall": round(float(recall), 4),
         },
     )
+    return advance(n_core)
+
+
+def _name(number: int) -> str:
+    return f"block-{number:05d}"
+
+
+def _record(block: Folder) -> dict[str, Any]:
+    record = block.read_record("block.json")
+    if record is None:
+        raise CorruptFileError(f"{block.path}/block.json is missing; run again.")
+    return record
 
 
 # -- reading ---------------------------------------------------------------------------------

@@ -6,17 +6,15 @@ Nothing slow is imported before a command needs it, so ``--help`` and completion
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import prcut
 from prcut.cli_options import (
+    Address,
     Balance,
     BatchSize,
     BenchDatasets,
@@ -34,11 +32,13 @@ from prcut.cli_options import (
     Device,
     EmbeddingsFile,
     EncoderName,
+    EngineName,
     FirstRows,
     GraphNeighbors,
     Hidden,
     IdColumn,
     LearningRate,
+    Levels,
     Memory,
     Metric,
     MixedRuns,
@@ -60,13 +60,25 @@ from prcut.cli_options import (
     TimeLimit,
     Top,
     WalkLength,
+    Workers,
     WriteLabels,
 )
-from prcut.console import Messages, Terminated
+from prcut.cli_shared import (
+    check_run,
+    command_again,
+    echo,
+    forgotten_if_refused,
+    is_leader,
+    load,
+    log_file,
+    messages_of,
+    model_path,
+    open_engine,
+    parse_numbers,
+    write_labels,
+)
+from prcut.console import Terminated
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-
-if TYPE_CHECKING:
-    from prcut.model_folder import LoadedModel
 
 __all__ = [
     "app",
@@ -78,6 +90,8 @@ __all__ = [
     "graph",
     "info",
     "main",
+    "plan",
+    "status",
 ]
 
 _DONE, _UNEXPECTED, _WRONG, _CORRUPT, _INTERRUPTED, _TERMINATED = 0, 1, 2, 3, 130, 143
@@ -127,7 +141,8 @@ def _main(
 def fit(
     ctx: typer.Context,
     data: Data,
-    clusters: Clusters,
+    clusters: Clusters = None,
+    levels: Levels = None,
     out: RunFolder = None,
     column: Column = None,
     id_column: IdColumn = None,
@@ -151,6 +166,9 @@ def fit(
     seed: Seed = 0,
     device: Device = "auto",
     memory: Memory = None,
+    engine: EngineName = "here",
+    address: Address = None,
+    workers: Workers = 1,
     quiet: Quiet = False,
 ) -> None:
     """Cluster DATA into a run folder: model, labels, history, log.
@@ -162,23 +180,30 @@ def fit(
     prcut fit parts/ -k 100 --column embedding --id-column id --out run
 
     prcut fit parts/ -k 100 --column embedding --id-column id --out run --resume
+
+    prcut fit parts/ --levels 100,100 --column embedding --out run
+
+    prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
     """
     from prcut.fitting import FitConfig
     from prcut.memory import parse_bytes
 
+    if (clusters is None) == (levels is None):
+        raise InvalidInputError("give the number of clusters: --clusters N, or --levels N,N.")
+    sizes = parse_numbers("levels", levels) or (clusters or 0,)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
-    again = _again(ctx, "--resume")
-    if _is_leader():
-        _check_run(path, resume, again)
+    again = command_again(ctx, "--resume")
+    if is_leader():
+        check_run(path, resume, again)
     config = FitConfig.of(
         preset,  # type: ignore[arg-type]  # checked by it
-        clusters,
+        sizes[0],
         seed=seed,
         n_neighbors=neighbors,
         metric=metric,
         similarity=similarity,
         solver=solver,
-        hidden=_widths(hidden),
+        hidden=parse_numbers("hidden", hidden),
         bottleneck=bottleneck,
         balance_weight=balance,
         walk_length=walk_length,
@@ -188,54 +213,54 @@ def fit(
         n_init=n_init,
         checkpoint_every=save_every,
     )
-    if not 0 <= top <= clusters:
-        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={clusters}.")
-    options = {"column": column, "id_column": id_column}
+    if not 0 <= top <= (clusters or 0):
+        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={clusters or 0}.")
+    options: dict[str, Any] = {"column": column, "id_column": id_column}
     limit = None if memory is None else parse_bytes(memory)
     with (
-        _forgotten_if_refused(path),
-        _messages(quiet or not _is_leader(), again, _log_file(path)) as messages,
+        forgotten_if_refused(path),
+        messages_of(quiet or not is_leader(), again, log_file(path)) as messages,
     ):
+        from prcut.levels import fit_levels
         from prcut.processes import join_team, leave_team
         from prcut.runs import fit_run
+        from prcut.status import StatusWriter
 
+        where = open_engine(engine, address, workers)
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
+        result: Any
         with messages.progress(config) as display:
-            result = fit_run(
-                data,
-                path,
-                config,
-                **options,
-                memory=limit,
-                device=join_team(device),
-                on_progress=display.on_progress,
-                on_record=display.on_record,
-            )
+            shown: dict[str, Any] = {**options, "engine": where, "on_progress": display.on_progress}
+            if levels is None:
+                shown |= {"memory": limit, "device": join_team(device)}
+                result = fit_run(data, path, config, **shown, on_record=display.on_record)
+            else:
+                result = fit_levels(data, path, sizes, config, **shown)
         leave_team()
-        if not _is_leader():
+        if not is_leader():
             return
         results = {"run": result.path, "model": f"{result.path}/model"}
         if assign:
             results["labels"] = f"{result.path}/labels"
             # bars of their own: beside those of the training they would not fit in 80 columns
             with messages.progress() as display:
-                _write_labels(
+                write_labels(
                     result.assigner,
                     data,
                     results["labels"],
                     **options,
                     top=top,
                     device=device,
-                    on_progress=display.on_progress,
+                    engine=where,
+                    on_progress=StatusWriter(path).also(display.on_progress),
                 )
+    flat, deep = ("used_clusters", "objective", "ratio_cut", "n_steps"), ("n_clusters", "cut_share")
+    results["rows"] = str(result.n_samples)
     results |= {
-        "rows": str(result.n_samples),
-        "used_clusters": str(result.used_clusters),
-        "objective": repr(result.objective),
-        "ratio_cut": repr(result.ratio_cut),
-        "steps": str(result.n_steps),
+        name.replace("n_steps", "steps"): repr(getattr(result, name))
+        for name in (flat if levels is None else deep)
     }
-    _echo(results)
+    echo(results)
 
 
 @app.command()
@@ -248,6 +273,8 @@ def assign(
     id_column: IdColumn = None,
     top: Top = 0,
     device: Device = "auto",
+    engine: EngineName = "here",
+    address: Address = None,
     quiet: Quiet = False,
 ) -> None:
     """Write the cluster of every row of DATA as Parquet files.
@@ -262,10 +289,10 @@ def assign(
 
     prcut assign run/model s3://bucket/parts --out s3://bucket/labels --id-column id --top 3
     """
-    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
-        loaded = _load(model)
+    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
+        loaded = load(model)
         fitted = loaded.description.get("run", {})
-        written = _write_labels(
+        written = write_labels(
             loaded.assigner,
             data,
             out,
@@ -273,11 +300,12 @@ def assign(
             id_column=id_column or fitted.get("id_column"),
             top=top,
             device=device,
+            engine=open_engine(engine, address, 1),
             on_progress=display.on_progress,
         )
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were there already")
-    _echo({"labels": out, "rows": str(written.n_samples), "files": str(written.n_files)})
+    echo({"labels": out, "rows": str(written.n_samples), "files": str(written.n_files)})
 
 
 @app.command()
@@ -306,7 +334,7 @@ def graph(
     from prcut.memory import parse_bytes
 
     limit = None if memory is None else parse_bytes(memory)
-    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
+    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.runs import GraphConfig, graph_run
 
         mode = graph_run(
@@ -317,7 +345,7 @@ def graph(
             memory=limit,
             on_progress=display.on_progress,
         )
-    _echo({"graph" if mode == "memory" else "blocks": out})
+    echo({"graph" if mode == "memory" else "blocks": out})
 
 
 @app.command()
@@ -343,6 +371,79 @@ def info(
 
 
 @app.command()
+def status(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.")],
+) -> None:
+    """Say how far every stage of a run is, from any machine that sees its folder.
+
+    [bold]Examples[/bold]
+
+    prcut status run
+
+    prcut status s3://bucket/run
+    """
+    from prcut.runs import read_plan
+    from prcut.status import read_status
+    from prcut.storage import Folder
+
+    folder = Folder(run)
+    read_plan(folder)
+    for stage in read_status(folder):
+        typer.echo(stage.describe())
+    typer.echo("finished" if folder.exists("result.json") else "not finished")
+
+
+@app.command()
+def plan(
+    rows: Annotated[str, typer.Option(metavar="N", help="Rows, such as 1e9.")],
+    dim: Annotated[int, typer.Option(metavar="N", help="Features of a row.")],
+    clusters: Annotated[int, typer.Option("--clusters", "--k", "-k", metavar="N")],
+    bytes_per_value: Annotated[
+        int, typer.Option(metavar="N", help="2 for float16, 4 for float32.")
+    ] = 4,
+    neighbors: GraphNeighbors = 15,
+    block_rows: Annotated[int, typer.Option(metavar="N", help="Core rows of a block.")] = 100_000,
+    steps: Steps = None,
+    n_init: NInit = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure the rates of this machine first.")
+    ] = False,
+) -> None:
+    """Say what a run on disk would take: disk, memory, core-hours, traffic.
+
+    Rates are those that --calibrate measured on this machine last, or typical ones.
+
+    [bold]Examples[/bold]
+
+    prcut plan --rows 1e9 --dim 768 --k 10000 --bytes-per-value 2
+
+    prcut plan --rows 5e6 --dim 64 --k 1000 --calibrate
+    """
+    from prcut.capacity import Workload, read_rates, show_plan
+    from prcut.capacity import calibrate as measure_rates
+
+    try:
+        n_samples = int(float(rows))
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
+    rates = measure_rates() if calibrate else read_rates()
+    work = Workload(
+        n_samples,
+        dim,
+        clusters,
+        bytes_per_value,
+        neighbors,
+        block_rows,
+        max_steps=steps or Workload.max_steps,
+        n_init=n_init or Workload.n_init,
+    )
+    typer.echo(show_plan(work, rates))
+    typer.echo(
+        "rates: " + ("measured on this machine" if rates else "typical; --calibrate measures")
+    )
+
+
+@app.command()
 def export(
     model: Model,
     onnx: Annotated[str | None, typer.Option(metavar="FILE", help="ONNX file to write.")] = None,
@@ -360,16 +461,16 @@ def export(
     """
     if onnx is None and hub is None:
         raise InvalidInputError("nothing to export: give --onnx FILE, --hub REPO_ID or both.")
-    loaded = _load(model)
+    loaded = load(model)
     if onnx is not None:
         from prcut.export import export_onnx
 
         export_onnx(onnx, loaded.assigner)  # type: ignore[arg-type]  # refused by it
-        _echo({"onnx": onnx})
+        echo({"onnx": onnx})
     if hub is not None:
         from prcut.model_folder import push_to_hub
 
-        _echo({"hub": push_to_hub(_model_path(model), hub)})
+        echo({"hub": push_to_hub(model_path(model), hub)})
 
 
 @app.command()
@@ -392,13 +493,13 @@ def embed(
 
     prcut embed cifar10 efficientnet-lite0 --split test --rows 5000
     """
-    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
+    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.bench.cli import embed_dataset
 
         results = embed_dataset(
             dataset, encoder, split=split, n_rows=rows, out=out, on_progress=display.on_progress
         )
-    _echo(results)
+    echo(results)
 
 
 @app.command()
@@ -446,7 +547,7 @@ def bench(
 
     prcut bench peers --summary-only
     """
-    with _messages(quiet, _again(ctx)) as messages, messages.progress() as display:
+    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.bench.cli import BenchOptions, bench_table
 
         options = BenchOptions(
@@ -484,116 +585,3 @@ def _explain(error: Exception) -> tuple[int, str]:
         return _WRONG, f"{usage.format_message()} Try: {command} --help"
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return _UNEXPECTED, f"{summary} (unexpected; PRCUT_DEBUG=1 shows where)"
-
-
-def _is_leader() -> bool:
-    """Of the processes that torchrun started, before they have joined."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-# -- what the commands share -----------------------------------------------------------------
-
-
-def _echo(results: dict[str, str]) -> None:
-    for name, value in results.items():
-        typer.echo(f"{name}={value}")
-
-
-def _again(ctx: typer.Context, *more: str) -> str:
-    """The command that goes on with this one."""
-    given = list(ctx.obj if isinstance(ctx.obj, list) else sys.argv[1:])
-    return shlex.join(["prcut", *given, *(option for option in more if option not in given)])
-
-
-def _widths(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) for part in parts):
-        raise InvalidInputError(f"hidden={text!r} must be widths such as 512,512.")
-    return tuple(map(int, parts))
-
-
-def _log_file(path: str) -> Path | None:
-    """The log of a run on a local disk."""
-    if "://" in path or not _is_leader():
-        return None
-    Path(path).mkdir(parents=True, exist_ok=True)
-    return Path(path) / "log.txt"
-
-
-@contextmanager
-def _messages(quiet: bool, again: str, log: Path | None = None) -> Iterator[Messages]:
-    """Messages of a command that ``again`` goes on with when it is interrupted."""
-    with Messages(quiet=quiet, log=log) as messages:
-        try:
-            yield messages
-        except (KeyboardInterrupt, Terminated):
-            messages.warn(f"interrupted; go on with: {again}")
-            raise
-
-
-@contextmanager
-def _forgotten_if_refused(path: str) -> Iterator[None]:
-    """Leave no run folder behind that was only made to find that its input cannot be used."""
-    is_new = not Path(path).exists()
-    try:
-        yield
-    except InvalidInputError:
-        made = list(Path(path).glob("*")) if is_new else []
-        if made and {one.name for one in made} <= {"plan.json", "log.txt"}:
-            for one in made:
-                one.unlink()
-            Path(path).rmdir()
-        raise
-
-
-def _check_run(path: str, resume: bool, again: str) -> None:
-    """Refuse a folder that holds something, unless it is a run that is to go on."""
-    from pyarrow import fs
-
-    from prcut.storage import Folder
-
-    folder = Folder(path)
-    folder.check_is_no_file()
-    if folder.exists("plan.json"):
-        state = "finished" if folder.exists("result.json") else "begun"
-        if not resume:
-            raise InvalidInputError(
-                f"{path} holds a run that was {state}; go on with it by `{again}`, or choose "
-                "another --out."
-            )
-        return
-    inside = folder.filesystem.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
-    # a run that was killed before its plan was written leaves only its log
-    if any(info.base_name != "log.txt" for info in inside):
-        raise InvalidInputError(f"{path} holds other files; choose another --out.")
-
-
-def _model_path(path: str) -> str:
-    """The model of a run, or the path itself."""
-    from prcut.storage import Folder
-
-    folder = Folder(path)
-    if folder.exists("plan.json"):
-        from prcut.runs import read_plan
-
-        read_plan(folder)
-        if not folder.exists("result.json"):
-            raise InvalidInputError(
-                f"{path} is a run that is not finished; go on with it by `prcut fit … --resume`."
-            )
-        return f"{path.rstrip('/')}/model"
-    return path
-
-
-def _load(path: str) -> LoadedModel:
-    from prcut.model_folder import load_model
-
-    return load_model(_model_path(path))
-
-
-def _write_labels(assigner: Any, *arguments: Any, **options: Any) -> Any:
-    from prcut.label_files import assign_parquet
-
-    return assign_parquet(assigner, *arguments, **options)

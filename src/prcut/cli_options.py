@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Address",
     "Balance",
     "BatchSize",
     "BenchDatasets",
@@ -25,11 +26,13 @@ __all__ = [
     "Device",
     "EmbeddingsFile",
     "EncoderName",
+    "EngineName",
     "FirstRows",
     "GraphNeighbors",
     "Hidden",
     "IdColumn",
     "LearningRate",
+    "Levels",
     "Memory",
     "Metric",
     "MixedRuns",
@@ -51,6 +54,7 @@ __all__ = [
     "TimeLimit",
     "Top",
     "WalkLength",
+    "Workers",
     "WriteLabels",
 ]
 
@@ -119,6 +123,24 @@ Device = Annotated[
     str,
     typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, …", rich_help_panel=_RUNNING),
 ]
+EngineName = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="here, or ray: on a cluster.", rich_help_panel=_RUNNING),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Of a Ray cluster, such as auto; by default RAY_ADDRESS, or one of this machine.",
+        rich_help_panel=_RUNNING,
+    ),
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        metavar="N", help="Processes that train together on Ray.", rich_help_panel=_RUNNING
+    ),
+]
 Top = Annotated[
     int,
     typer.Option(metavar="N", help="Also write N clusters with their probabilities."),
@@ -131,7 +153,16 @@ Quiet = Annotated[
 
 # -- options of one command ------------------------------------------------------------------
 
-Clusters = Annotated[int, typer.Option("--clusters", "-k", metavar="N", help="Clusters to find.")]
+Clusters = Annotated[
+    int | None, typer.Option("--clusters", "-k", metavar="N", help="Clusters to find.")
+]
+Levels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N",
+        help="In place of --clusters: so many, and so many inside each; for more than some 10,000.",
+    ),
+]
 RunFolder = Annotated[
     str | None,
     typer.Option(

@@ -4,7 +4,8 @@
 
     PRCutError
     ├── InvalidInputError (also a ValueError)   an argument breaks a stated rule
-    └── CorruptFileError                        a file is cut off, altered or not what it says
+    ├── CorruptFileError                        a file is cut off, altered or not what it says
+    └── StageError                              tasks of a cluster failed, after all their retries
 
     UserWarning
     └── DataWarning                             the data is usable, but deserves a look
@@ -12,7 +13,7 @@
 A message names the thing, the rule, the value and the mend.
 """
 
-__all__ = ["CorruptFileError", "DataWarning", "InvalidInputError", "PRCutError"]
+__all__ = ["CorruptFileError", "DataWarning", "InvalidInputError", "PRCutError", "StageError"]
 
 
 class PRCutError(Exception):
@@ -25,6 +26,10 @@ class InvalidInputError(PRCutError, ValueError):
 
 class CorruptFileError(PRCutError):
     """A file is cut off, altered or not what it says; the message names it."""
+
+
+class StageError(PRCutError):
+    """Tasks failed after all their retries; the message names them. All others are done."""
 
 
 class DataWarning(UserWarning):

@@ -351,11 +351,16 @@ def fit_shards(
     make = partial(new_assigner, *measure_features(sample), config)
 
     def parts(assigner: Assigner) -> Iterator[_Part]:
-        for block in blocks:
+        rank, world_size = this_place()
+        for number in range(rank, len(blocks), world_size):
+            block = blocks[number]
             labels = torch.from_numpy(assign_labels(assigner, block.features))
             yield _Part(block.graph(similarity), labels, block.n_core)
 
-    problem = _Problem(shards, make, lambda assigner: _score(parts(assigner), config))
+    def measure(assigner: Assigner) -> _Score:
+        return _score(parts(assigner), config, is_shared=True)
+
+    problem = _Problem(shards, make, measure)
     return _best_start(problem, config, torch.device(device), checkpoint, on_record)
 
 
@@ -395,14 +400,23 @@ def _best_start(
     return best
 
 
-def _score(parts: Iterable[_Part], config: FitConfig) -> _Score:
-    """Objective and ratio cut from sums over the parts of a graph."""
+def _score(parts: Iterable[_Part], config: FitConfig, *, is_shared: bool = False) -> _Score:
+    """Objective and ratio cut from sums over the parts of a graph.
+
+    ``is_shared``: other processes have the other parts.
+    """
     cuts = torch.zeros(config.n_clusters, dtype=torch.float64)
     sizes, total = cuts.clone(), torch.zeros((), dtype=torch.float64)
     for part in parts:
         cuts += cluster_cuts(part.graph.weight, part.labels, config.n_clusters).cpu()
         sizes += torch.bincount(part.labels[: part.n_core], minlength=config.n_clusters).cpu()
         total += part.graph.weight.values().double().sum().cpu()
+    if is_shared and this_place().world_size > 1:
+        device = choose_device("auto") if distributed.get_backend() == "nccl" else "cpu"
+        sums = torch.cat([cuts, sizes, total[None]]).to(device)
+        distributed.all_reduce(sums)
+        cuts, sizes, total = sums.cpu().split([len(cuts), len(sizes), 1])
+        total = total[0]
     objective = hard_objective_of_sums(cuts, sizes, total, config.in_use.balance_weight)
     ratio_cut = torch.where(cuts > 0, 0.5 * cuts / sizes, 0.0).sum()
     return _Score(float(objective), float(ratio_cut), sizes.long().numpy())

@@ -14,6 +14,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,9 +24,11 @@ from torch import Tensor
 
 from prcut.assigner import Assigner
 from prcut.assignment import row_chunks
+from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fitting import choose_device
-from prcut.progress import Progress, Reporter
+from prcut.level_assigner import LevelAssigner
+from prcut.progress import Progress
 from prcut.read_ahead import read_ahead
 from prcut.sources import ParquetSource, Source, SourceFile, open_source
 from prcut.storage import Folder, plan_key
@@ -62,7 +65,7 @@ class LabelFiles(NamedTuple):
 
 
 def assign_parquet(
-    assigner: Assigner,
+    assigner: Assigner | LevelAssigner,
     data: Any,
     path: str | Path,
     *,
@@ -70,6 +73,7 @@ def assign_parquet(
     id_column: str | None = None,
     top: int = 0,
     device: str = "auto",
+    engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> LabelFiles:
     """Write the cluster of every row of ``data``, or finish what an earlier run began.
@@ -80,7 +84,7 @@ def assign_parquet(
 
     Parameters
     ----------
-    assigner : Assigner
+    assigner : Assigner or LevelAssigner
     data : array, or path or URI of a .npy file, a Parquet file, or a folder of Parquet files
         See :func:`prcut.sources.open_source`, also for ``column`` and ``id_column``.
     path : str or path
@@ -88,6 +92,8 @@ def assign_parquet(
     top : int
         Clusters with their probabilities to write for every row.
     device : str
+    engine : Engine, optional
+        Where files are written; by default here.
     on_progress : callable, optional
         Called with a :class:`prcut.progress.Progress` after every few thousand rows.
 
@@ -120,25 +126,37 @@ def assign_parquet(
     (folder / STATE_FOLDER).start(plan)
     folder.clear_unfinished()
     key = plan_key(plan)
-    report, n_kept = Reporter("assign", source.n_samples, on_progress), 0
-    for number, file in enumerate(files):
-        if _is_finished(folder, file, number, key):
-            n_kept += 1
-            report.advance(file.stop - file.start)
-            continue
-        labels = _Labels(assigner, source, top, report)
-        target, name = _place(folder, file.name)
-        written = target.write_bytes(name, labels.file(file))
-        record = {"key": key, "name": file.name, "size": written["size"]}
-        (folder / STATE_FOLDER).write_json(_record(number), record)
+    n_kept = sum(_is_finished(folder, file, number, key) for number, file in enumerate(files))
+    write = partial(_write_file, folder, assigner, source, files, top, key)
+    engine = engine or Here()
+    engine.run("assign", write, len(files), total=source.n_samples, on_progress=on_progress)
     rows = {"n_samples": source.n_samples, "n_files": len(files)}
     (folder / STATE_FOLDER).write_json("manifest.json", {"key": key, "plan": plan, **rows})
     return LabelFiles(str(path), source.n_samples, len(files), n_kept)
 
 
-def _check(assigner: Assigner, source: Source, top: int) -> None:
+def _write_file(
+    folder: Folder,
+    assigner: Assigner | LevelAssigner,
+    source: Source,
+    files: list[SourceFile],
+    top: int,
+    key: str,
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    file = files[number]
+    if _is_finished(folder, file, number, key):
+        return advance(file.stop - file.start)
+    target, name = _place(folder, file.name)
+    written = target.write_bytes(name, _Labels(assigner, source, top, advance).file(file))
+    record = {"key": key, "name": file.name, "size": written["size"]}
+    return (folder / STATE_FOLDER).write_json(_record(number), record)
+
+
+def _check(assigner: Assigner | LevelAssigner, source: Source, top: int) -> None:
     # a table of logits knows its own rows and no others
-    if not isinstance(assigner, Assigner):
+    if not isinstance(assigner, Assigner | LevelAssigner):
         raise InvalidInputError(
             f"the model is a {type(assigner).__name__}, which cannot assign new rows; fit one "
             "with features."
@@ -150,6 +168,8 @@ def _check(assigner: Assigner, source: Source, top: int) -> None:
         )
     if isinstance(top, bool) or not 0 <= top <= assigner.n_clusters:
         raise InvalidInputError(f"{top=} must be from 0 to n_clusters={assigner.n_clusters}.")
+    if top and isinstance(assigner, LevelAssigner):
+        raise InvalidInputError(f"{top=}: a model of levels gives every row one cluster; use 0.")
     id_column = getattr(source, "id_column", None)
     if id_column in ("label", "confidence", "clusters", "probs"):
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
@@ -167,7 +187,7 @@ def _check_target(folder: Folder) -> None:
         )
 
 
-def _checksum(assigner: Assigner) -> str:
+def _checksum(assigner: Assigner | LevelAssigner) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(assigner.state_dict().items()):
         digest.update(name.encode())
@@ -217,8 +237,14 @@ def _is_finished(folder: Folder, file: SourceFile, number: int, key: str) -> boo
 class _Labels:
     """Makes the content of the files."""
 
-    def __init__(self, assigner: Assigner, source: Source, top: int, report: Reporter) -> None:
-        self._assigner, self._source, self._top, self._report = assigner, source, top, report
+    def __init__(
+        self,
+        assigner: Assigner | LevelAssigner,
+        source: Source,
+        top: int,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._assigner, self._source, self._top, self._advance = assigner, source, top, advance
 
     def file(self, file: SourceFile) -> Iterator[bytes]:
         """The bytes of a Parquet file, a row group at a time."""
@@ -265,7 +291,7 @@ class _Labels:
                     for values in lists
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
-                self._report.advance(len(label))
+                self._advance(len(label))
 
     def _pieces(self, file: SourceFile) -> Iterator[tuple[np.ndarray, pa.Array]]:
         import pyarrow as pa
@@ -279,9 +305,15 @@ class _Labels:
 
 
 @torch.inference_mode()
-def _assign(assigner: Assigner, features: np.ndarray, top: int) -> list[np.ndarray]:
+def _assign(assigner: Assigner | LevelAssigner, features: np.ndarray, top: int) -> list[np.ndarray]:
     """Label and confidence of every row and, with ``top``, its clusters and probabilities."""
-    parts = [_best(assigner(chunk), top) for _, chunk in row_chunks(assigner, features)]
+    parts = []
+    for _, chunk in row_chunks(assigner, features):
+        if isinstance(assigner, LevelAssigner):
+            leaf, confidence = assigner.walk(chunk)
+            parts.append([leaf.int(), confidence])
+        else:
+            parts.append(_best(assigner(chunk), top))
     return [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]
 
 

@@ -143,12 +143,12 @@ class _Moves:
             self.entry[cheaper] = price[cheaper]
 
 
-Optimum = tuple[np.ndarray, float]
+_Optimum = tuple[np.ndarray, float]
 
 
 def search(
     coarse: CoarseGraph, cost: ClusterCost, rng: np.random.Generator, n_starts: int, n_shakes: int
-) -> Optimum:
+) -> _Optimum:
     """The best partition of the fragments that was found, by its objective.
 
     Starts are what merging and eigenvectors give, and random labels, until several of these have
@@ -182,7 +182,7 @@ def search(
 
 def find_optima(
     coarse: CoarseGraph, cost: ClusterCost, rng: np.random.Generator, n_starts: int
-) -> list[Optimum]:
+) -> list[_Optimum]:
     """Partitions that no pass of moves improves, with their objectives, the best first.
 
     Starts are what merging gives and ``n_starts`` random labels.
@@ -224,9 +224,9 @@ def _by_chance(coarse: CoarseGraph, n_clusters: int, rng: np.random.Generator) -
     return rng.permutation(np.arange(len(coarse.sizes)) % n_clusters)
 
 
-def _best(optima: list[Optimum]) -> Optimum:
+def _best(optima: list[_Optimum]) -> _Optimum:
     return min(optima, key=_objective)
 
 
-def _objective(optimum: Optimum) -> float:
+def _objective(optimum: _Optimum) -> float:
     return optimum[1]

@@ -18,24 +18,27 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from prcut.batches import FeatureBatch
 from prcut.blocks import Block, Blocks
+from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import gather, is_scattered, scatter
 from prcut.pairs import WalkPairs, stream_generator
-from prcut.progress import Progress, Reporter
+from prcut.progress import Progress
 from prcut.read_ahead import read_ahead
 from prcut.similarity import Similarity
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
 
-__all__ = ["PairShards", "ShardConfig", "open_pair_shards", "write_pair_shards"]
+__all__ = ["PairShards", "ShardConfig", "count_shards", "open_pair_shards", "write_pair_shards"]
 
 _FORMAT = 1
 _COLUMNS = ("features", "weight", "node_weight", "rows")
@@ -82,6 +85,7 @@ def write_pair_shards(
     path: str | Path,
     config: ShardConfig | None = None,
     *,
+    engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> PairShards:
     """Draw pairs from every block into shards, or finish what an earlier run began.
@@ -92,13 +96,16 @@ def write_pair_shards(
     path : str or path
         A folder of its own, local or a URI of any pyarrow filesystem.
     config : ShardConfig, optional
+    engine : Engine, optional
+        Where pairs are drawn and shuffled; by default here.
     on_progress : callable, optional
         Called with a :class:`prcut.progress.Progress` (in pairs) after every block and shard.
     """
     config = config or ShardConfig()
     folder = Folder(path)
     n_pairs = [config.pairs_per_anchor * record["n_anchors"] for record in blocks.records]
-    n_shards = _count_shards(blocks, sum(n_pairs))
+    itemsize = np.dtype(blocks.dtype).itemsize
+    n_shards = count_shards(sum(n_pairs), blocks.n_features, itemsize)
     plan = {
         "blocks": blocks.key,
         "config": asdict(config),
@@ -114,29 +121,15 @@ def write_pair_shards(
     ):
         exchange.delete()
         return PairShards(folder)
-    report = Reporter("draw pairs", sum(n_pairs), on_progress)
-    for number, drawn in enumerate(n_pairs):
-        if not is_scattered(exchange, number, key):
-            columns = _draw(blocks[number], number, drawn, config)
-            places = np.arange(len(columns["rows"]))
-            shard = np.random.default_rng([config.seed, 2, number]).permutation(places) % n_shards
-            scatter(exchange, number, columns, places, shard, n_shards, key)
-        report.advance(drawn)
-    sizes, total_weight = [], 0.0
-    report = Reporter("shuffle pairs", sum(n_pairs), on_progress)
-    for number in range(n_shards):
-        name = _shard(number)
-        if not folder.is_sealed(f"{name}.json", key):
-            pairs = gather(exchange, len(blocks), _COLUMNS, number)
-            size = len(pairs["rows"])
-            order = np.random.default_rng([config.seed, 3, number]).permutation(size)
-            arrays = {f"{name}.{column}.npy": pairs[column][order] for column in _COLUMNS}
-            weight = float(pairs["weight"].sum(dtype=np.float64))
-            folder.seal(f"{name}.json", arrays, {"key": key, "n_pairs": size, "weight": weight})
-        record = folder.read_json(f"{name}.json")
-        sizes.append(record["n_pairs"])
-        total_weight += record["weight"]
-        report.advance(record["n_pairs"])
+    engine = engine or Here()
+    options: dict[str, Any] = {"total": sum(n_pairs), "on_progress": on_progress}
+    draw = partial(_scatter_block, exchange, blocks, n_pairs, n_shards, config, key)
+    engine.run("draw pairs", draw, len(blocks), **options)
+    shuffle = partial(_gather_shard, folder, exchange, len(blocks), config.seed, key)
+    engine.run("shuffle pairs", shuffle, n_shards, **options)
+    records = [folder.read_json(f"{_shard(number)}.json") for number in range(n_shards)]
+    sizes = [record["n_pairs"] for record in records]
+    total_weight = sum(record["weight"] for record in records)
     folder.write_json(
         "manifest.json", {"key": key, "plan": plan, "shards": sizes, "weight": total_weight}
     )
@@ -144,13 +137,54 @@ def write_pair_shards(
     return PairShards(folder)
 
 
+def _scatter_block(
+    exchange: Folder,
+    blocks: Blocks,
+    n_pairs: list[int],
+    n_shards: int,
+    config: ShardConfig,
+    key: str,
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Draw the pairs of a block and send each to a random shard."""
+    if not is_scattered(exchange, number, key):
+        columns = _draw(blocks[number], number, n_pairs[number], config)
+        places = np.arange(len(columns["rows"]))
+        shard = np.random.default_rng([config.seed, 2, number]).permutation(places) % n_shards
+        scatter(exchange, number, columns, places, shard, n_shards, key)
+    advance(n_pairs[number])
+
+
+def _gather_shard(
+    folder: Folder,
+    exchange: Folder,
+    n_blocks: int,
+    seed: int,
+    key: str,
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Collect the pairs of a shard in random order."""
+    name = _shard(number)
+    if not folder.is_sealed(f"{name}.json", key):
+        pairs = gather(exchange, n_blocks, _COLUMNS, number)
+        size = len(pairs["rows"])
+        order = np.random.default_rng([seed, 3, number]).permutation(size)
+        arrays = {f"{name}.{column}.npy": pairs[column][order] for column in _COLUMNS}
+        weight = float(pairs["weight"].sum(dtype=np.float64))
+        folder.seal(f"{name}.json", arrays, {"key": key, "n_pairs": size, "weight": weight})
+    advance(int(folder.read_json(f"{name}.json")["n_pairs"]))
+
+
 def open_pair_shards(path: str | Path) -> PairShards:
     """The shards that :func:`write_pair_shards` has written in ``path``."""
     return PairShards(Folder(path))
 
 
-def _count_shards(blocks: Blocks, n_pairs: int) -> int:
-    total = n_pairs * 2 * blocks.n_features * np.dtype(blocks.dtype).itemsize
+def count_shards(n_pairs: int, n_features: int, itemsize: int) -> int:
+    """Shards for so many pairs: 64, or as many as keep each below a gigabyte."""
+    total = n_pairs * 2 * n_features * itemsize
     smallest, largest = _SHARD_BYTES
     shard_bytes = min(max(total // _WANTED_SHARDS, smallest), largest)
     return int(max(_MIN_SHARDS, -(-total // shard_bytes)))

@@ -36,6 +36,8 @@ _LOG = logging.getLogger(__name__)
 # are dear; these are the numbers of clusters that they share
 _N_LOOKS, _N_STARTS, _N_SHAKES = 12, 16, 30
 _STARTED, _SHAKEN = 240, 3000
+# pieces that a partition is improved over at most
+_MOST_PIECES = 2**13
 # nothing is left to gain below this part of what knowing nothing costs
 _NOTHING_LEFT = 1e-4
 # an empty cluster costs so many times what a cluster of the graph at hand does, but not more than
@@ -239,11 +241,26 @@ def _objective(partition: Partition) -> float:
 def _improved(
     weight: csr_array, fragments: np.ndarray, best: Partition, cost: ClusterCost
 ) -> Partition:
-    pieces = overlay(fragments, best.labels)
+    pieces = _largest(overlay(fragments, best.labels), best.labels)
     labels = np.zeros(int(pieces.max()) + 1, dtype=np.int64)
     labels[pieces] = best.labels
     labels, _ = improve(contract(weight, pieces), labels, cost)
     return _refined(weight, labels[pieces], cost)
+
+
+def _largest(pieces: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The largest pieces; what is left of every cluster is one more.
+
+    Single rows and small groups are moved by refining, and a dense matrix of all pieces of a
+    thousand clusters would not fit in memory.
+    """
+    sizes = np.bincount(pieces)
+    if len(sizes) <= _MOST_PIECES:
+        return pieces
+    is_large = np.zeros(len(sizes), dtype=bool)
+    is_large[np.argsort(-sizes, kind="stable")[:_MOST_PIECES]] = True
+    joined = np.where(is_large[pieces], pieces, len(sizes) + labels)
+    return np.unique(joined, return_inverse=True)[1].reshape(-1)
 
 
 def _refined(weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> Partition:

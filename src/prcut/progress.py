@@ -11,13 +11,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
-    """How far a stage is, in rows or pairs."""
+    """How far a stage is, in rows or pairs; ``running`` and ``failed`` count tasks."""
 
     stage: str
     done: int
     total: int
     rows_per_second: float
     seconds_left: float
+    running: int = 1
+    failed: int = 0
 
 
 class Reporter:
@@ -34,11 +36,13 @@ class Reporter:
         self._stage, self._total, self._on_progress = stage, total, on_progress
         self._done, self._start = 0, time.monotonic()
 
-    def advance(self, count: int) -> None:
+    def advance(self, count: int, *, running: int = 1, failed: int = 0) -> None:
         """Say that so many more are done."""
         self._done += count
         speed = self._done / max(time.monotonic() - self._start, 1e-9)
         left = (self._total - self._done) / max(speed, 1e-9)
         _LOG.debug("%s: %d of %d", self._stage, self._done, self._total)
         if self._on_progress is not None:
-            self._on_progress(Progress(self._stage, self._done, self._total, speed, left))
+            self._on_progress(
+                Progress(self._stage, self._done, self._total, speed, left, running, failed)
+            )

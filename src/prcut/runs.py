@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -32,6 +33,7 @@ from torch import distributed
 import prcut
 from prcut.assigner import Assigner
 from prcut.blocks import BlockConfig, build_blocks, open_blocks
+from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fitting import (
     Fit,
@@ -54,6 +56,7 @@ from prcut.processes import this_place
 from prcut.progress import Progress
 from prcut.similarity import Similarity, build_graph
 from prcut.sources import Source, open_source, read_all
+from prcut.status import StatusWriter
 from prcut.storage import Folder, check_format, plan_key
 from prcut.train_state import Record, TrainState
 
@@ -126,7 +129,6 @@ class _Run:
     graph: GraphConfig
     mode: Mode
     block_rows: int
-    on_progress: Callable[[Progress], None] | None
 
     @property
     def folder(self) -> Folder:
@@ -148,6 +150,7 @@ def fit_run(
     id_column: str | None = None,
     memory: int | None = None,
     device: str = "auto",
+    engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_record: Callable[[int, Record], None] | None = None,
 ) -> RunResult:
@@ -165,8 +168,13 @@ def fit_run(
         through blocks and pairs on disk.
     device : str
         ``"auto"`` is CUDA where there is one.
+    engine : Engine, optional
+        Where blocks, pairs and training are made, by default here. Another engine, such as
+        :class:`prcut.cluster.RayEngine`, goes through blocks on disk, and every process of it must
+        see ``data`` and ``path``.
     on_progress, on_record : callables, optional
-        As for :func:`prcut.blocks.build_blocks` and :func:`prcut.fitting.fit_graph`.
+        As for :func:`prcut.blocks.build_blocks` and :func:`prcut.fitting.fit_graph`; training
+        calls ``on_record`` only where it is done here.
 
     Examples
     --------
@@ -180,7 +188,11 @@ def fit_run(
     """
     source = open_source(data, column=column, id_column=id_column)
     _check(source, config)
-    chosen = choose_device(device)
+    is_here = engine is None or isinstance(engine, Here)
+    if is_here:
+        choose_device(device)  # or refuse it before anything is made
+    elif isinstance(data, np.ndarray):
+        raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
     where = _absolute(path)
     folder = Folder(where)
     graph = GraphConfig(
@@ -195,7 +207,7 @@ def fit_run(
             begun = read_plan(folder)
             settled = {name: begun[name] for name in _SETTLED if name in begun}
         else:
-            mode, block_rows = _choose(source, graph, memory)
+            mode, block_rows = _choose(source, graph, memory, must_be_on_disk=not is_here)
             name = None if isinstance(data, np.ndarray) else _absolute(data)
             settled = {"data": name, "mode": mode, "block_rows": block_rows}
         folder.start(_describe(source, _settle(config, settled.get("mode"))) | settled)
@@ -205,13 +217,16 @@ def fit_run(
     if (earlier := _finished(where)) is not None:
         _LOG.info("%s is finished already", where)
         return earlier
-    run = _Run(where, source, data, graph, begun["mode"], begun["block_rows"], on_progress)
+    run = _Run(where, source, data, graph, begun["mode"], begun["block_rows"])
+    engine = engine or Here()
     seconds: dict[str, float] = {}
-    fit = _train(run, config, chosen, on_record, seconds)
-    result = _result(run, fit, seconds)
-    if _is_leader():
-        _save(run, fit, result, _describe(source, config))
-    _wait()
+    if run.mode == "disk":
+        with _timed(seconds, "graph"):
+            _blocks_stage(run, config, engine, StatusWriter(where).also(on_progress))
+    engine.train(partial(_train, run, config, device, seconds, on_record if is_here else None))
+    result = _finished(where)
+    if result is None:
+        raise CorruptFileError(f"{where}/result.json is not there after training; run again.")
     return result
 
 
@@ -239,7 +254,7 @@ def graph_run(
     folder = Folder(path)
     _check_free(folder)
     mode, block_rows = _begun_graph(folder) or _choose(source, config, memory)
-    run = _Run(_absolute(path), source, data, config, mode, block_rows, on_progress)
+    run = _Run(_absolute(path), source, data, config, mode, block_rows)
     if mode == "disk":
         build_blocks(data, path, _block_config(run), column=column, on_progress=on_progress)
         return mode
@@ -265,7 +280,7 @@ def read_plan(folder: Folder) -> dict[str, Any]:
     if not folder.exists("plan.json"):
         raise InvalidInputError(f"{folder.path} is not a run folder (no plan.json).")
     plan = folder.read_json("plan.json")
-    if not isinstance(plan, dict) or plan.get("kind") != "run":
+    if not isinstance(plan, dict) or plan.get("kind") not in ("run", "levels"):
         raise InvalidInputError(f"{folder.path} is not a run folder; its plan.json is another's.")
     if not isinstance(plan.get("format"), int):
         raise CorruptFileError(f"{folder.path}/plan.json lacks 'format'.")
@@ -338,13 +353,17 @@ def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
     }
 
 
-def _choose(source: Source, graph: GraphConfig, memory: int | None) -> tuple[Mode, int]:
+def _choose(
+    source: Source, graph: GraphConfig, memory: int | None, *, must_be_on_disk: bool = False
+) -> tuple[Mode, int]:
     """In memory or on disk, and the rows of a block."""
     usable = int(_USABLE_MEMORY * available_memory()) if memory is None else memory
+    if must_be_on_disk and memory is None:  # a node runs a task on each of its CPUs
+        usable //= os.cpu_count() or 1
     sizes = source.n_features, source.dtype.itemsize, graph.n_neighbors
     n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     needed = bytes_in_memory(source.n_samples, *sizes, n_processes=n_processes)
-    mode = choose_mode(needed, usable)
+    mode = "disk" if must_be_on_disk else choose_mode(needed, usable)
     _LOG.info(
         "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "
         "built %s",
@@ -364,11 +383,45 @@ def _choose(source: Source, graph: GraphConfig, memory: int | None) -> tuple[Mod
 def _train(
     run: _Run,
     config: FitConfig,
-    device: torch.device,
+    device: str,
+    seconds: dict[str, float],
     on_record: Callable[[int, Record], None] | None,
+) -> None:
+    """In every process that trains: graph, where it is in memory, training, and the result."""
+    chosen = choose_device(device)
+    status = StatusWriter(run.path)
+    n_steps = config.in_use.max_steps
+    start_time = time.monotonic()
+
+    def note(start: int, record: Record) -> None:
+        if on_record is not None:
+            on_record(start, record)
+        if _is_leader():
+            speed = record.step / (time.monotonic() - start_time)
+            status.on_progress(_training(config, start, record.step, n_steps, speed))
+
+    fit = _fit(run, config, chosen, note, seconds)
+    if _is_leader():
+        _save(run, fit, _result(run, fit, seconds), _describe(run.source, config))
+        status.on_progress(_training(config, config.n_starts, 0, n_steps, 0.0))
+    _wait()
+
+
+def _training(config: FitConfig, start: int, step: int, n_steps: int, speed: float) -> Progress:
+    """Steps of all starts together; one that stalls ends early."""
+    n_starts = 1 if config.solver == "search" else config.n_starts
+    done, total = min(start, n_starts) * n_steps + step, n_starts * n_steps
+    return Progress("train", done, total, speed, (total - done) / max(speed, 1e-9))
+
+
+def _fit(
+    run: _Run,
+    config: FitConfig,
+    device: torch.device,
+    on_record: Callable[[int, Record], None],
     seconds: dict[str, float],
 ) -> Fit:
-    """Graph and training, whichever way; ``seconds`` gets the time of each."""
+    """Training, whichever way; ``seconds`` gets the time of each stage."""
     checkpoint = run.folder / "checkpoint"
     if run.mode == "memory":
         with _timed(seconds, "graph"):
@@ -385,9 +438,7 @@ def _train(
             )
             # what is written are the labels that the model gives
             return measure_fit(fit, graph, features)
-    with _timed(seconds, "graph"):
-        _blocks_stage(run, config)
-        shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
+    shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
     with _timed(seconds, "training"):
         return fit_shards(
             shards, blocks, config, device=device, checkpoint=checkpoint, on_record=on_record
@@ -451,7 +502,9 @@ def _block_config(run: _Run) -> BlockConfig:
     )
 
 
-def _blocks_stage(run: _Run, config: FitConfig) -> None:
+def _blocks_stage(
+    run: _Run, config: FitConfig, engine: Engine, on_progress: Callable[[Progress], None]
+) -> None:
     """Blocks, and the pairs drawn from them."""
     if _is_leader():
         blocks = build_blocks(
@@ -459,7 +512,8 @@ def _blocks_stage(run: _Run, config: FitConfig) -> None:
             f"{run.path}/blocks",
             _block_config(run),
             column=getattr(run.source, "column", None),
-            on_progress=run.on_progress,
+            engine=engine,
+            on_progress=on_progress,
         )
         n_anchors = sum(record["n_anchors"] for record in blocks.records)
         wanted = config.train.max_steps * config.train.batch_size // n_anchors
@@ -470,7 +524,8 @@ def _blocks_stage(run: _Run, config: FitConfig) -> None:
             similarity=run.graph.similarity,
             seed=config.train.seed,
         )
-        write_pair_shards(blocks, f"{run.path}/pairs", shards, on_progress=run.on_progress)
+        pairs = f"{run.path}/pairs"
+        write_pair_shards(blocks, pairs, shards, engine=engine, on_progress=on_progress)
     _wait()
 
 

@@ -184,6 +184,10 @@ class ParquetSource:
         first = self._read_column(self.column, 0, min(1, self.n_samples))
         self.n_features = len(first[0]) if len(first) else 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        # open files stay behind when a source is sent to another process
+        return {**self.__dict__, "_stream": {}}
+
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start:stop``."""
         lists = self._read_column(self.column, start, stop)

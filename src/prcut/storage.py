@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Folder", "check_format", "locate", "plan_key"]
 
 _CHUNK_BYTES = 2**23
-# a file being written: .name.pid.prcut-tmp, which nobody else's files are called
+# a file being written: .name.token.prcut-tmp, which nobody else's files are called; two processes
+# that write the same one, even of two machines, have two tokens
 _TEMPORARY = "prcut-tmp"
-_UNFINISHED = re.compile(rf"\..+\.\d+\.{_TEMPORARY}")
+_UNFINISHED = re.compile(rf"\..+\.\w+\.{_TEMPORARY}")
 
 
 def locate(path: str | Path, filesystem: fs.FileSystem | None = None) -> tuple[fs.FileSystem, str]:
@@ -111,7 +113,8 @@ class Folder:
         # on an object store a stream shows nothing before it is closed: no rename is needed
         if self._is_local:
             self.filesystem.create_dir(self.path, recursive=True)
-        written = f"{self.path}/.{name}.{os.getpid()}.{_TEMPORARY}" if self._is_local else final
+        unfinished = f"{self.path}/.{name}.{secrets.token_hex(4)}.{_TEMPORARY}"
+        written = unfinished if self._is_local else final
         with self.filesystem.open_output_stream(written) as stream:
             for piece in pieces:
                 stream.write(piece)

@@ -1,0 +1,193 @@
+"""A run on Ray whose nodes, workers and driver are killed: the same files as without.
+
+    python benchmarks/chaos.py            # 1,000,000 rows
+    python benchmarks/chaos.py --quick    # 100,000 rows
+    python benchmarks/chaos.py --seed 3
+
+Three nodes (raylets) on this machine, two processes that train. A node is killed, and a new one
+added, while rows are listed and in every stage: scatter, gather, draw pairs, shuffle pairs, train,
+assign. In gather a worker is also killed (SIGKILL), and one is stopped (SIGSTOP) and never goes on;
+in draw pairs the driver is killed and started again. When, and which, follows from the seed.
+
+Checked: each row has one label; all files of blocks, pairs, model and labels are those of the
+undisturbed run, byte for byte; no unfinished file is left; a third start changes nothing.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from _parquet import write_planted
+from _verdict import verdict
+from prcut.bench.local_cluster import LocalCluster, local_cluster
+from prcut.errors import PRCutError
+from prcut.status import StageStatus, read_status
+
+STAGES = ("scatter", "gather", "draw pairs", "shuffle pairs", "train", "assign")
+N_FEATURES, N_CLUSTERS, N_FILES, N_NODES = 32, 20, 12, 3
+# of a run that is not disturbed
+LIMIT_SECONDS = 1500.0
+
+
+class Driver:
+    """The command that fits, in a process of its own."""
+
+    def __init__(self, data: Path, run: Path, address: str, block_memory: str) -> None:
+        self.run = run
+        options = f"-k {N_CLUSTERS} --column embedding --id-column id --n-init 1 --steps 200"
+        options += f" --save-every 20 --engine ray --address {address} --workers 2"
+        self._command = [sys.executable, "-m", "prcut", "fit", str(data), "--out", str(run)]
+        self._command += [*options.split(), "--memory", block_memory, "--resume"]
+        self._log = run.with_suffix(".log")
+        self.start()
+
+    def start(self) -> None:
+        log = self._log.open("a")
+        self.process = subprocess.Popen(self._command, stdout=log, stderr=log)  # noqa: S603
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stages(self) -> dict[str, StageStatus]:
+        try:
+            return {stage.stage: stage for stage in read_status(self.run)}
+        except PRCutError:
+            return {}
+
+    def wait(self) -> None:
+        if self.process.wait(LIMIT_SECONDS):
+            raise RuntimeError(self._log.read_text()[-3000:])
+
+
+def is_under_way(driver: Driver, stage: str) -> bool:
+    """Whether all before it is done and it is not."""
+    seen = driver.stages()
+    number = STAGES.index(stage)
+    is_next = number == 0 or (
+        STAGES[number - 1] in seen and seen[STAGES[number - 1]].state == "done"
+    )
+    return is_next and (stage not in seen or seen[stage].state != "done")
+
+
+def disturb(driver: Driver, cluster: LocalCluster, chance: random.Random) -> list[str]:
+    """Faults in every stage; returns those that came too late to hurt."""
+    missed = []
+    strike("listing", driver, cluster, chance)
+    for stage in STAGES:
+        while not is_under_way(driver, stage):
+            if driver.process.poll() is not None:
+                driver.wait()
+                break
+            if stage in driver.stages() and driver.stages()[stage].state == "done":
+                break
+            time.sleep(0.02)
+        # into the work, and not only into its beginning
+        time.sleep(chance.uniform(0.2, 1.5))
+        if not is_under_way(driver, stage):
+            missed.append(stage)
+        if stage == "gather":
+            strike_workers(cluster, chance)
+        if stage == "draw pairs":
+            driver.kill()
+            print("draw pairs: the driver is killed and started again", flush=True)
+            driver.start()
+        strike(stage, driver, cluster, chance)
+    return missed
+
+
+def strike(stage: str, driver: Driver, cluster: LocalCluster, chance: random.Random) -> None:
+    """Kill a node, add a new one, and say how long it takes to go on."""
+    cluster.kill_node(chance.randrange(len(cluster.nodes)))
+    killed = time.monotonic()
+    before = {name: one.done for name, one in driver.stages().items()}
+    cluster.add_node()
+    while driver.process.poll() is None and time.monotonic() - killed < LIMIT_SECONDS:
+        if {name: one.done for name, one in driver.stages().items()} != before:
+            break
+        time.sleep(0.05)
+    print(
+        f"{stage}: a node is killed, work goes on after {time.monotonic() - killed:.1f} s",
+        flush=True,
+    )
+
+
+def strike_workers(cluster: LocalCluster, chance: random.Random) -> None:
+    pids = cluster.worker_pids("gather")
+    chance.shuffle(pids)
+    if not pids:
+        print("gather: no worker was found")
+    for pid, number in zip(pids, (signal.SIGKILL, signal.SIGSTOP), strict=False):
+        os.kill(pid, number)
+        print(f"gather: {number.name} to a worker", flush=True)
+
+
+def digests(run: Path) -> dict[str, str]:
+    """Checksums of what a run made; scores and seconds are not compared."""
+    return {
+        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in ("blocks", "pairs", "model", "labels")
+        for path in sorted((run / folder).rglob("*"))
+        if path.is_file() and path.name != "config.json"
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    n_rows, memory = (100_000, "30M") if args.quick else (1_000_000, "200M")
+    chance = random.Random(args.seed)  # noqa: S311
+    short = []
+    with (
+        tempfile.TemporaryDirectory() as place,
+        local_cluster(N_NODES, 1, connect=False) as cluster,
+    ):
+        data, calm, wild = (Path(place) / name for name in ("data", "calm", "wild"))
+        write_planted(data, n_rows, N_FEATURES, N_CLUSTERS, N_FILES)
+        start = time.monotonic()
+        Driver(data, calm, cluster.address, memory).wait()
+        print(f"undisturbed: {time.monotonic() - start:.0f} s", flush=True)
+        start = time.monotonic()
+        driver = Driver(data, wild, cluster.address, memory)
+        time.sleep(1.0)
+        if missed := disturb(driver, cluster, chance):
+            print(f"came too late for: {', '.join(missed)}")
+        driver.wait()
+        print(f"disturbed: {time.monotonic() - start:.0f} s", flush=True)
+
+        ids = pq.read_table(wild / "labels", columns=["id"])["id"].to_numpy()
+        if len(ids) != n_rows or len(set(ids.tolist())) != n_rows:
+            short.append(f"{len(ids):,} labels of {len(set(ids.tolist())):,} rows, not {n_rows:,}")
+        expected, found = digests(calm), digests(wild)
+        differ = [
+            name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
+        ]
+        print(f"{len(expected):,} files, {len(differ)} differ")
+        if differ:
+            short.append(f"{len(differ)} files differ, such as {sorted(differ)[0]}")
+        if left := [path.name for path in wild.rglob("*prcut-tmp")]:
+            short.append(f"unfinished files are left: {left[:3]}")
+        if len(missed) > 1:
+            short.append(f"no fault came in time for {', '.join(missed)}")
+        driver.start()
+        driver.wait()
+        if digests(wild) != found:
+            short.append("a run that was finished was changed by a third start")
+    return verdict(short, "killed nodes, workers and driver leave the same files")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""Ray as the engine: tasks on any node of a cluster, training by Ray Train.
+
+The stages are those of one machine. A node, a worker or the driver may die at any moment: Ray runs
+a task again on another node, a driver that is started again finds the files that are there, and
+training goes on from its checkpoint. Ray keeps no state that is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from prcut.engine import Task, Usage, measured
+from prcut.errors import InvalidInputError, StageError
+from prcut.progress import Progress, Reporter
+from prcut.validation import check_positive_int
+
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+__all__ = ["RayEngine"]
+
+_LOG = logging.getLogger(__name__)
+# times that a task is run again after its worker or node died, or a file could not be read
+_RETRIES = 3
+# seconds between two looks at what is done
+_LOOK_SECONDS = 2.0
+# a task is sent a second time when it takes so many times the median, and so many seconds at least
+_SLOW, _SLOW_SECONDS = 4.0, 60.0
+# tasks per CPU that wait in Ray's queue: more would only fill its memory
+_QUEUED = 4
+
+
+class RayEngine:
+    """Runs tasks on a Ray cluster, one CPU each.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of a cluster, such as ``"auto"`` or ``"ray://head:10001"``; by default ``RAY_ADDRESS``, or a
+        cluster of this machine that ends with this process and listens on loopback only.
+    n_workers : int
+        Processes that train together.
+    slow_seconds : float
+        A task that takes longer than this, and four times the median, is run by a second worker
+        as well: the first may hang.
+    train_timeout : float
+        Seconds after which training processes give up waiting for one another, and start again
+        from the last checkpoint.
+
+    Examples
+    --------
+    >>> engine = RayEngine("auto", n_workers=2)  # doctest: +SKIP
+    >>> fit_run("s3://bucket/parts", "s3://bucket/run", config, engine=engine)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        n_workers: int = 1,
+        slow_seconds: float = _SLOW_SECONDS,
+        train_timeout: float = 300.0,
+    ) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise InvalidInputError(
+                "engine='ray' needs Ray, which is not installed; pip install 'prcut[ray]'."
+            ) from error
+        check_positive_int("n_workers", n_workers)
+        self.usage: dict[str, Usage] = {}
+        self._n_workers, self._slow, self._timeout = n_workers, slow_seconds, train_timeout
+        if not ray.is_initialized():
+            _connect(address or os.environ.get("RAY_ADDRESS") or "local")
+
+    def run(
+        self,
+        stage: str,
+        task: Task,
+        n_tasks: int,
+        *,
+        total: int,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        """As :meth:`prcut.engine.Engine.run`; one that fails is named when all others are done."""
+        import ray
+
+        tasks = _Tasks(stage, ray.put(task), self._slow)
+        report = Reporter(stage, total, on_progress)
+        waiting = iter(range(n_tasks))
+        while True:
+            n_cpus = int(_resource("CPU"))
+            for number in islice(waiting, max(0, _QUEUED * n_cpus - tasks.n_running)):
+                tasks.start(number)
+            if not tasks.n_running:
+                break
+            for used in tasks.finished(_LOOK_SECONDS):
+                self.usage[stage] = self.usage.get(stage, Usage()).plus(used)
+                report.advance(used.rows, running=tasks.n_running, failed=len(tasks.failures))
+            tasks.repeat_slow()
+        if tasks.failures:
+            report.advance(0, running=0, failed=len(tasks.failures))
+            raise StageError(_describe(stage, tasks.failures, n_tasks))
+
+    def train(self, job: Callable[[], None]) -> None:
+        """The job in ``n_workers`` processes of Ray Train, on GPUs where the cluster has them."""
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
+
+        use_gpu = _resource("GPU") >= self._n_workers
+        backend = "nccl" if use_gpu else "gloo"
+        trainer = TorchTrainer(
+            partial(_train_worker, job),
+            scaling_config=ScalingConfig(num_workers=self._n_workers, use_gpu=use_gpu),
+            run_config=RunConfig(failure_config=FailureConfig(max_failures=_RETRIES)),
+            torch_config=TorchConfig(backend=backend, timeout_s=int(self._timeout)),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:
+            raise StageError(f"training failed {_RETRIES + 1} times, at last: {error}") from error
+
+
+def _resource(name: str) -> float:
+    """What the cluster has of it now."""
+    import ray
+
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return resources.get(name, 0.0)
+
+
+def _connect(address: str) -> None:
+    import ray
+
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        # nothing listens beyond this machine
+        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"no Ray cluster answers at {address=}: {reason}") from error
+
+
+class _Tasks:
+    """The tasks of a stage that are under way; one may be so twice."""
+
+    def __init__(self, stage: str, task: ObjectRef[Task], slow_seconds: float) -> None:
+        import ray
+
+        self.failures: dict[int, Exception] = {}
+        self._stage, self._task, self._slow_seconds = stage, task, slow_seconds
+        # a file that cannot be read may be readable a moment later; wrong input stays wrong
+        options: dict[str, Any] = {"max_retries": _RETRIES, "retry_exceptions": [OSError]}
+        self._remote: Any = ray.remote(num_cpus=1, **options)(_work)
+        self._number: dict[ObjectRef[Usage], int] = {}
+        self._started: dict[int, float] = {}
+        self._repeated: set[int] = set()
+        self._took: list[float] = []
+
+    @property
+    def n_running(self) -> int:
+        """Tasks that are neither done nor failed."""
+        return len(self._started)
+
+    def start(self, number: int) -> None:
+        """Send a task to some worker."""
+        name = f"{self._stage} {number}"
+        self._number[self._remote.options(name=name).remote(self._task, number)] = number
+        self._started.setdefault(number, time.monotonic())
+
+    def finished(self, timeout: float) -> list[Usage]:
+        """What has ended within so many seconds; failures are noted."""
+        import ray
+
+        done, _ = ray.wait(list(self._number), num_returns=len(self._number), timeout=0)
+        if not done:
+            done, _ = ray.wait(list(self._number), timeout=timeout)
+        found = []
+        for reference in done:
+            number = self._number.pop(reference)
+            if number not in self._started:  # the other of two was first
+                continue
+            try:
+                used = ray.get(reference)
+            except Exception as error:
+                if number in self._number.values():  # its second run may end well
+                    continue
+                self.failures[number] = error
+                _LOG.warning("%s %d failed: %s", self._stage, number, _reason(error))
+            else:
+                found.append(used)
+                self._took.append(used.seconds)
+            del self._started[number]
+            self._cancel(number)
+        return found
+
+    def _cancel(self, number: int) -> None:
+        """Kill what still runs of a task that is done."""
+        import ray
+
+        for reference in [one for one, other in self._number.items() if other == number]:
+            del self._number[reference]
+            ray.cancel(reference, force=True)
+
+    def repeat_slow(self) -> None:
+        """Send those that take too long a second time."""
+        if not self._took:
+            return
+        limit = max(self._slow_seconds, _SLOW * median(self._took))
+        now = time.monotonic()
+        for number, started in self._started.items():
+            if now - started > limit and number not in self._repeated:
+                self._repeated.add(number)
+                _LOG.warning("%s %d takes long and is run by a second worker", self._stage, number)
+                self.start(number)
+
+
+def _train_worker(job: Callable[[], None]) -> None:
+    job()
+
+
+def _work(task: Task, number: int) -> Usage:
+    return measured(task, number)
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "cause", None) or error
+    return f"{type(cause).__name__}: {str(cause).strip().splitlines()[-1:] or ['']}"
+
+
+def _describe(stage: str, failures: dict[int, Exception], n_tasks: int) -> str:
+    numbers = sorted(failures)
+    shown = ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
+    return (
+        f"stage {stage!r}: {len(numbers)} of {n_tasks} tasks failed (number {shown}), at last with "
+        f"{_reason(failures[numbers[0]])}; all others are done. Mend the cause and run again."
+    )

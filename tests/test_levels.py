@@ -1,0 +1,147 @@
+"""Levels: a planted hierarchy, the tree that walks it, and the folder that holds it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import normalized_mutual_info_score
+
+from prcut import Assigner
+from prcut.assignment import assign_labels
+from prcut.cli import main
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.level_assigner import LevelAssigner
+from prcut.level_folder import load_levels, save_levels
+from prcut.levels import fit_levels
+
+pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+
+
+def planted(n_rows: int, *levels: int, n_features: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    centre, spread = np.zeros((1, n_features)), 8.0
+    for n_clusters in levels:
+        inside = rng.normal(0, spread, (len(centre), n_clusters, n_features))
+        centre = (centre[:, None] + inside).reshape(-1, n_features)
+        spread /= 2
+    leaf = rng.integers(len(centre), size=n_rows)
+    rows = centre[leaf] + rng.normal(0, 0.5, (n_rows, n_features))
+    return rows.astype(np.float32), leaf
+
+
+@pytest.mark.parametrize("levels", [(5, 4), (4, 3, 2)])
+def test_planted_leaves_are_found_and_a_second_call_makes_nothing(
+    tmp_path: Path, levels: tuple[int, ...]
+) -> None:
+    rows, leaf = planted(6000, *levels)
+    found = fit_levels(rows, tmp_path / "run", levels)
+    assert found.n_clusters == np.prod(levels)
+    assert 0 <= found.cut_share < 0.2
+    labels = assign_labels(found.assigner, rows)
+    assert labels.min() >= 0
+    assert labels.max() < found.n_clusters
+    assert normalized_mutual_info_score(leaf, labels) > 0.95
+    assert not (tmp_path / "run/exchange").exists()
+    before = sorted(path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.safetensors"))
+    again = fit_levels(rows, tmp_path / "run", levels)
+    np.testing.assert_array_equal(assign_labels(again.assigner, rows), labels)
+    after = sorted(path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.safetensors"))
+    assert before == after
+
+
+def test_an_interrupted_run_is_finished_with_the_same_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, _ = planted(3000, 4, 3)
+    whole = fit_levels(rows, tmp_path / "whole", (4, 3))
+
+    import prcut.levels as module
+
+    fit_cluster = module._fit_cluster
+
+    def stop(plan, exchange, number, advance):
+        if number == 2:
+            raise KeyboardInterrupt
+        fit_cluster(plan, exchange, number, advance)
+
+    monkeypatch.setattr(module, "_fit_cluster", stop)
+    with pytest.raises(KeyboardInterrupt):
+        fit_levels(rows, tmp_path / "run", (4, 3))
+    monkeypatch.undo()
+    finished = fit_levels(rows, tmp_path / "run", (4, 3))
+    labels = [assign_labels(found.assigner, rows) for found in (whole, finished)]
+    np.testing.assert_array_equal(*labels)
+
+
+@torch.inference_mode()
+def test_walking_agrees_with_every_level_by_hand() -> None:
+    generator = torch.Generator().manual_seed(0)
+    root = Assigner(3, 3, generator=generator)
+    first, last = (Assigner(3, k, generator=generator) for k in (4, 2))
+    tree = LevelAssigner(root, [first, None, last])
+    assert tree.n_clusters == 4 + 1 + 2
+    rows = torch.randn(200, 3, generator=generator)
+    leaf, confidence = tree.walk(rows)
+    for number, row in enumerate(rows):
+        probs = root.probs(row[None])[0]
+        cluster = int(probs.argmax())
+        expected, certainty = [0, 4, 5][cluster], float(probs.max())
+        if cluster != 1:
+            inside = (first if cluster == 0 else last).probs(row[None])[0]
+            expected, certainty = expected + int(inside.argmax()), certainty * float(inside.max())
+        assert int(leaf[number]) == expected
+        assert float(confidence[number]) == pytest.approx(certainty, rel=1e-5)
+
+
+def test_clusters_with_few_rows_stay_leaves(tmp_path: Path) -> None:
+    rows, _ = planted(400, 3)
+    rows[:7] += 200  # a cluster of its own, too small for five
+    found = fit_levels(rows, tmp_path / "run", (4, 5))
+    assert None in found.assigner.children_or_none or found.n_clusters == 20
+    assert len(assign_labels(found.assigner, rows)) == 400
+
+
+def test_bad_levels_are_refused(tmp_path: Path) -> None:
+    rows, _ = planted(100, 2)
+    for levels in ((3,), (3, 0), (200, 2)):
+        with pytest.raises(InvalidInputError):
+            fit_levels(rows, tmp_path / "run", levels)
+    with pytest.raises(InvalidInputError, match="children"):
+        LevelAssigner(Assigner(2, 3), [None])
+    with pytest.raises(InvalidInputError, match="n_features"):
+        LevelAssigner(Assigner(2, 1), [Assigner(3, 2)])
+
+
+def test_a_folder_of_levels_that_was_altered_is_refused(tmp_path: Path) -> None:
+    tree = LevelAssigner(Assigner(3, 2), [Assigner(3, 4), None])
+    save_levels(tmp_path / "model", tree)
+    assert load_levels(tmp_path / "model").assigner.n_clusters == 5
+    file = tmp_path / "model/levels.json"
+    for content in ("{}", '{"format": 1, "children": [true], "description": {}}', "["):
+        file.write_text(content)
+        with pytest.raises(CorruptFileError):
+            load_levels(tmp_path / "model")
+    file.write_text('{"format": 99, "children": [], "description": {}}')
+    with pytest.raises(InvalidInputError, match="upgrade"):
+        load_levels(tmp_path / "model")
+
+
+def test_levels_by_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyarrow.parquet as pq
+
+    rows, leaf = planted(3000, 4, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    run, data = str(tmp_path / "run"), str(tmp_path / "rows.npy")
+    assert main(["fit", data, "--levels", "4,3", "--out", run, "--quiet"]) == 0
+    assert "n_clusters=12" in capsys.readouterr().out
+    labels = pq.read_table(f"{run}/labels")["label"].to_numpy()
+    assert normalized_mutual_info_score(leaf, labels) > 0.95
+    assert main(["assign", run, data, "--out", str(tmp_path / "again"), "--quiet"]) == 0
+    again = pq.read_table(tmp_path / "again")["label"].to_numpy()
+    np.testing.assert_array_equal(labels, again)
+    capsys.readouterr()
+    assert main(["status", run]) == 0
+    out = capsys.readouterr().out
+    assert "clusters        done" in out
+    assert out.endswith("finished\n")
