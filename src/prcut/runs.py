@@ -403,7 +403,8 @@ def _train(
     fit = _fit(run, config, chosen, note, seconds)
     if _is_leader():
         _save(run, fit, _result(run, fit, seconds), _describe(run.source, config))
-        status.on_progress(_training(config, config.n_starts, 0, n_steps, 0.0))
+        speed = fit.state.step / max(seconds["training"], 1e-9)
+        status.on_progress(_training(config, config.n_starts, 0, n_steps, speed))
     _wait()
 
 

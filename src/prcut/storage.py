@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -42,10 +43,30 @@ def locate(path: str | Path, filesystem: fs.FileSystem | None = None) -> tuple[f
     if "://" not in str(path):
         return fs.LocalFileSystem(), str(Path(path).absolute())
     try:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(str(path))
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(_with_endpoint(str(path)))
     except ArrowInvalid as error:
         raise InvalidInputError(f"{path} is not a URI that pyarrow knows: {error}.") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be reached: {error}") from error
     return found
+
+
+def _with_endpoint(uri: str) -> str:
+    """An S3 address with the server that AWS_ENDPOINT_URL names, as Amazon's own tools take it.
+
+    >>> os.environ["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9000"
+    >>> _with_endpoint("s3://bucket/rows")
+    's3://bucket/rows?endpoint_override=127.0.0.1%3A9000&scheme=http'
+    >>> del os.environ["AWS_ENDPOINT_URL"]
+    >>> _with_endpoint("s3://bucket/rows")
+    's3://bucket/rows'
+    """
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not uri.startswith("s3://") or not endpoint or "endpoint_override=" in uri:
+        return uri
+    scheme, _, host = endpoint.rpartition("://")
+    options = urlencode({"endpoint_override": host, "scheme": scheme or "https"})
+    return f"{uri}{'&' if '?' in uri else '?'}{options}"
 
 
 def plan_key(plan: Any) -> str:

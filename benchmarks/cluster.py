@@ -1,0 +1,164 @@
+"""Ray against none: a whole run on three nodes, and what the engine costs.
+
+    python benchmarks/cluster.py            # 5,000,000 rows of 64 features, k = 1000: an hour
+    python benchmarks/cluster.py --quick    # 100,000 rows, k = 50; only the block stage's ratio
+
+Three raylets of one CPU each on this machine, on loopback. Compared in this run, one thread each:
+training by Ray Train and by torchrun, two processes, on the same pairs (steps per second);
+assignment by two workers and by a bare loop (rows per second); scatter and gather on Ray and
+without it (CPU-seconds, on the first million rows).
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from sklearn.metrics import normalized_mutual_info_score
+
+from _parquet import write_planted
+from _train_speed import measure
+from _verdict import verdict
+from prcut.bench.local_cluster import LocalCluster, local_cluster
+from prcut.blocks import BlockConfig, build_blocks
+from prcut.cluster import RayEngine
+from prcut.engine import Engine, Here
+from prcut.fitting import FitConfig
+from prcut.label_files import assign_parquet
+from prcut.memory import readable_bytes
+from prcut.runs import RunResult, fit_run
+
+N_FEATURES = 64
+# of torchrun's steps per second; of the bare loop's rows per second; of the CPU-seconds without Ray
+LEAST_STEPS, LEAST_ROWS, MOST_CPU = 0.85, 1.5, 1.1
+# with few rows, starting workers outweighs the work
+QUICK_CPU = 1.5
+
+
+def whole_run(data: Path, place: Path, n_clusters: int) -> tuple[RunResult, list[str]]:
+    """Fit and assign; what went wrong."""
+    engine = RayEngine(n_workers=2)
+    config = FitConfig.of("default", n_clusters, n_init=1, solver="train")
+    start = time.perf_counter()
+    options = {"column": "embedding", "id_column": "id"}
+    found = fit_run(data, place / "run", config, **options, engine=engine, device="cpu")
+    assign_parquet(found.assigner, data, place / "labels", **options, engine=engine, device="cpu")
+    took = time.perf_counter() - start
+    print(f"whole run: {took:.0f} s, objective {found.objective:.3f}, ", end="")
+    print(f"{found.used_clusters} of {n_clusters} clusters in use")
+    for stage, used in engine.usage.items():
+        print(
+            f"  {stage:<14} {used.tasks:>4} tasks, {used.cpu_seconds:>6.0f} CPU-s, "
+            f"reads {readable_bytes(used.read):>8}, writes {readable_bytes(used.written):>8}, "
+            f"a worker has {readable_bytes(used.peak_bytes)} at most"
+        )
+    labels = pq.read_table(place / "labels")
+    truth = pq.read_table(data, columns=["id", "planted"])
+    order = np.argsort(labels["id"].to_numpy())
+    short = []
+    if not np.array_equal(labels["id"].to_numpy()[order], truth["id"].to_numpy()):
+        short.append("not every row has one label")
+    else:
+        nmi = normalized_mutual_info_score(truth["planted"], labels["label"].to_numpy()[order])
+        print(f"  NMI with what was planted: {nmi:.4f}")
+    return found, short
+
+
+def steps_ratio(place: Path, n_clusters: int) -> float:
+    """Steps per second of Ray Train over those of torchrun."""
+    pairs, n_steps = str(place / "run/pairs"), 200
+    ours, theirs = (str(place / name) for name in ("ray.txt", "torchrun.txt"))
+    script = Path(__file__).with_name("_train_speed.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--master-addr", "127.0.0.1", "--master-port", "29511", str(script)]
+    RayEngine(n_workers=2).train(partial(measure, pairs, n_clusters, n_steps, ours))
+    subprocess.run([*command, pairs, str(n_clusters), str(n_steps), theirs], check=True)  # noqa: S603
+    speeds = [1 / float(Path(path).read_text()) for path in (ours, theirs)]
+    print(f"training: {10 * speeds[0]:.1f} steps/s by Ray Train, {10 * speeds[1]:.1f} by torchrun")
+    return speeds[0] / speeds[1]
+
+
+def rows_ratio(found: RunResult, data: Path, place: Path, cluster: LocalCluster) -> float:
+    """Rows per second that two workers assign, over those of a bare loop."""
+    while len(cluster.nodes) > 2:
+        cluster.kill_node(0)
+    engines: dict[str, Engine] = {"bare": Here(), "ray": RayEngine()}
+    seconds = {}
+    for name, engine in engines.items():
+        start = time.perf_counter()
+        assign_parquet(
+            found.assigner,
+            data,
+            place / f"assigned-{name}",
+            column="embedding",
+            id_column="id",
+            engine=engine,
+            device="cpu",
+        )
+        seconds[name] = time.perf_counter() - start
+    print(
+        f"assignment: {seconds['bare']:.0f} s by a bare loop, {seconds['ray']:.0f} by two workers"
+    )
+    return seconds["bare"] / seconds["ray"]
+
+
+def cpu_ratio(data: Path, place: Path, n_files: int) -> float:
+    """CPU-seconds of scatter and gather on Ray, over those without."""
+    some = place / "some"
+    some.mkdir()
+    for path in sorted(data.iterdir())[:n_files]:
+        os.link(path, some / path.name)
+    engines: dict[str, Engine] = {"bare": Here(), "ray": RayEngine()}
+    cpu = {}
+    for name, engine in engines.items():
+        blocks = place / f"blocks-{name}"
+        build_blocks(some, blocks, BlockConfig(), column="embedding", engine=engine)
+        cpu[name] = sum(used.cpu_seconds for used in engine.usage.values())
+    print(f"blocks: {cpu['bare']:.0f} CPU-s without Ray, {cpu['ray']:.0f} with it")
+    return cpu["ray"] / cpu["bare"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser.add_argument("--place", help="folder for the files, some 20 GB; by default a new one")
+    args = parser.parse_args()
+    n_rows, n_clusters, n_files = (100_000, 50, 10) if args.quick else (5_000_000, 1000, 50)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import faiss
+    import torch
+
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    with tempfile.TemporaryDirectory(dir=args.place) as folder, local_cluster(3, 1) as cluster:
+        place = Path(folder)
+        data = place / "data"
+        write_planted(data, n_rows, N_FEATURES, n_clusters, n_files)
+        print(f"{n_rows:,} rows, k = {n_clusters}, three nodes", flush=True)
+        most = QUICK_CPU if args.quick else MOST_CPU
+        cpu = cpu_ratio(data, place, n_files if args.quick else n_files // 5)
+        print(f"block stage: {cpu:.2f} times the CPU-seconds without Ray", flush=True)
+        short = [f"block stage {cpu:.2f} > {most}"] if cpu > most else []
+        if not args.quick:
+            found, wrong = whole_run(data, place, n_clusters)
+            short += wrong
+            steps = steps_ratio(place, n_clusters)
+            rows = rows_ratio(found, data, place, cluster)
+            print(f"Ray Train: {steps:.2f} of torchrun; assignment: {rows:.2f} times the bare loop")
+            if steps < LEAST_STEPS:
+                short.append(f"Ray Train {steps:.2f} < {LEAST_STEPS}")
+            if rows < LEAST_ROWS:
+                short.append(f"assignment {rows:.2f} < {LEAST_ROWS}")
+    return verdict(short, "a whole run on Ray, at next to no cost")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
