@@ -198,7 +198,15 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
             # forward and backward of both ends, and the labels of all rows of all blocks
             seen * 2 * 3 * 2 * d * k / rates.flops + work.n_init * products * work.copies * k,
         ),
-        cost("assign", max(1, n_samples // 10**6), rows, 16.0 * n_samples, 2**26, products * k),
+        # ids are read and written too
+        cost(
+            "assign",
+            max(1, n_samples // 10**6),
+            rows + n_samples * _ROW,
+            n_samples * (_ROW + 8.0),
+            2**26,
+            products * k,
+        ),
     ]
 
 

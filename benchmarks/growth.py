@@ -1,0 +1,104 @@
+"""Cost per row as rows grow, on Ray, and what `prcut plan` says of it.
+
+    python benchmarks/growth.py            # 1, 3 and 10 million rows of 32 features
+    python benchmarks/growth.py --quick    # 100,000 and 300,000 rows, here
+    python benchmarks/growth.py --most 3e6
+
+Blocks (a tenth of the rows look for neighbours), pairs and labels of 100 clusters. Flat: the
+CPU-seconds per row, and the memory of a worker. Bytes that went through files are held to the
+formulas of `prcut.capacity`. Two raylets of one CPU each, one thread.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from _parquet import write_planted
+from _verdict import verdict
+from prcut import Assigner
+from prcut.bench.local_cluster import local_cluster
+from prcut.blocks import BlockConfig, build_blocks
+from prcut.capacity import StageCost, Workload, plan_stages
+from prcut.cluster import RayEngine
+from prcut.engine import Engine, Here, Usage
+from prcut.label_files import assign_parquet
+from prcut.memory import readable_bytes
+from prcut.pair_shards import ShardConfig, write_pair_shards
+
+N_FEATURES, N_CLUSTERS, ANCHORS = 32, 100, 0.1
+MOST_GROWTH, MOST_ERROR = 1.3, 0.15
+# files of a block's rows: tasks of the same size whatever the number of rows
+FILES_PER_BLOCK = 0.5
+
+
+def run(engine: Engine, place: Path, n_rows: int, block_rows: int) -> dict[str, Usage]:
+    """All stages but training, whose cost does not grow with the rows."""
+    data = place / "data"
+    n_files = int(FILES_PER_BLOCK * n_rows / block_rows)
+    write_planted(data, n_rows, N_FEATURES, N_CLUSTERS, n_files)
+    config = BlockConfig(anchors=ANCHORS, block_rows=block_rows)
+    blocks = build_blocks(data, place / "blocks", config, column="embedding", engine=engine)
+    write_pair_shards(blocks, place / "pairs", ShardConfig(n_steps=8), engine=engine)
+    assigner = Assigner(N_FEATURES, N_CLUSTERS)
+    options = {"column": "embedding", "id_column": "id", "device": "cpu"}
+    assign_parquet(assigner, data, place / "labels", **options, engine=engine)
+    return engine.usage
+
+
+def errors(n_rows: int, used: dict[str, Usage], planned: dict[str, StageCost]) -> list[str]:
+    """Where the bytes are not those of the formulas."""
+    wrong = []
+    for stage, usage in used.items():
+        for name in ("read", "written"):
+            measured, model = (getattr(one, name) / n_rows for one in (usage, planned[stage]))
+            print(f"  {stage:<14} {name:<8} {measured:>8.1f} bytes a row, planned {model:.1f}")
+            # less than a few bytes a row: records, and pages that were in memory
+            if abs(measured - model) > max(MOST_ERROR * model, 4.0):
+                wrong.append(
+                    f"{n_rows:,} rows, {stage}: {name} {measured:.1f} a row, planned {model:.1f}"
+                )
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser.add_argument("--most", type=float, default=1e7, help="rows of the largest")
+    args = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import faiss
+    import torch
+
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    sizes = [100_000, 300_000] if args.quick else [10**6, 3 * 10**6, 10**7]
+    block_rows = 25_000 if args.quick else 100_000
+    short, cpu, memory = [], [], []
+    with ExitStack() as stack:
+        if not args.quick:
+            stack.enter_context(local_cluster(2, 1))
+        for n_rows in (size for size in sizes if size <= args.most):
+            with tempfile.TemporaryDirectory() as folder:
+                engine: Engine = Here() if args.quick else RayEngine()
+                used = run(engine, Path(folder), n_rows, block_rows)
+            cpu.append(1e6 * sum(one.cpu_seconds for one in used.values()) / n_rows)
+            memory.append(max(one.peak_bytes for one in used.values()))
+            print(f"{n_rows:,} rows: {cpu[-1]:.1f} CPU-µs a row, a worker has ", end="")
+            print(f"{readable_bytes(memory[-1])} at most", flush=True)
+            work = Workload(n_rows, N_FEATURES, N_CLUSTERS, anchors=ANCHORS, block_rows=block_rows)
+            short += errors(n_rows, used, {one.stage: one for one in plan_stages(work)})
+    for name, values in (("CPU-time a row", cpu), ("memory of a worker", memory)):
+        growth = max(value / values[0] for value in values)
+        print(f"{name} grows by {growth:.2f}")
+        if growth > MOST_GROWTH:
+            short.append(f"{name} grows by {growth:.2f} > {MOST_GROWTH}")
+    return verdict(short, "cost per row is flat, and bytes are those of the plan")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
