@@ -190,6 +190,15 @@ def slow(number: int, advance) -> None:
     advance(min(number, 1))
 
 
+def test_tasks_wait_for_a_cluster_that_has_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # all nodes gone for a moment: nothing is started, and nothing may be taken for done
+    monkeypatch.setattr("prcut.cluster._resource", lambda name: 0.0)
+    RayEngine().run("mark", partial(leave_mark, tmp_path), 5, total=50)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
 def test_a_node_that_dies_takes_no_task_with_it(cluster: LocalCluster) -> None:
     cluster.add_node()
     engine = RayEngine()

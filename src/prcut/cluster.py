@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -33,8 +35,8 @@ _RETRIES = 3
 _LOOK_SECONDS = 2.0
 # a task is sent a second time when it takes so many times the median, and so many seconds at least
 _SLOW, _SLOW_SECONDS = 4.0, 60.0
-# tasks per CPU that wait in Ray's queue: more would only fill its memory
-_QUEUED = 4
+# tasks per CPU that are under way: one runs, one waits. With more, waiting would look like hanging
+_QUEUED = 2
 
 
 class RayEngine:
@@ -96,7 +98,7 @@ class RayEngine:
         report = Reporter(stage, total, on_progress)
         waiting = iter(range(n_tasks))
         while True:
-            n_cpus = int(_resource("CPU"))
+            n_cpus = max(1, int(_resource("CPU")))  # of a cluster without nodes more may come
             for number in islice(waiting, max(0, _QUEUED * n_cpus - tasks.n_running)):
                 tasks.start(number)
             if not tasks.n_running:
@@ -119,7 +121,12 @@ class RayEngine:
         trainer = TorchTrainer(
             partial(_train_worker, job),
             scaling_config=ScalingConfig(num_workers=self._n_workers, use_gpu=use_gpu),
-            run_config=RunConfig(failure_config=FailureConfig(max_failures=_RETRIES)),
+            run_config=RunConfig(
+                # Ray's own notes; ours are in the run folder
+                name=f"prcut-{secrets.token_hex(4)}",
+                storage_path=f"{tempfile.gettempdir()}/prcut-ray",
+                failure_config=FailureConfig(max_failures=_RETRIES),
+            ),
             torch_config=TorchConfig(backend=backend, timeout_s=int(self._timeout)),
         )
         try:
