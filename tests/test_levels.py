@@ -145,3 +145,7 @@ def test_levels_by_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert "clusters        done" in out
     assert out.endswith("finished\n")
+    for path, words in ((run, ("levels", "finished", "4 × 3")), (f"{run}/model", ("12", "16"))):
+        assert main(["info", path]) == 0
+        out = capsys.readouterr().out
+        assert all(word in out for word in words)

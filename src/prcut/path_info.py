@@ -10,11 +10,13 @@ from prcut.blocks import open_blocks
 from prcut.errors import InvalidInputError
 from prcut.graph_folder import GRAPH_RECORD
 from prcut.label_files import STATE_FOLDER
+from prcut.level_folder import LEVELS_FILE, load_levels
 from prcut.memory import readable_bytes
 from prcut.model_folder import load_model
 from prcut.pair_shards import open_pair_shards
 from prcut.runs import read_plan
 from prcut.sources import ParquetSource, open_source
+from prcut.status import read_status
 from prcut.storage import Folder
 
 __all__ = ["describe_path"]
@@ -60,11 +62,15 @@ def _kinds() -> list[tuple[Callable[[str], _Rows], Callable[[Folder], bool]]]:
             folder.exists("manifest.json") and name in folder.read_json("manifest.json")
         )
 
-    def is_run(folder: Folder) -> bool:
-        return folder.exists("plan.json") and folder.read_json("plan.json").get("kind") == "run"
+    def plan_of(kind: str) -> Callable[[Folder], bool]:
+        return lambda folder: (
+            folder.exists("plan.json") and folder.read_json("plan.json").get("kind") == kind
+        )
 
     return [
-        (_run, is_run),
+        (_run, plan_of("run")),
+        (_levels, plan_of("levels")),
+        (_model_of_levels, lambda folder: folder.exists(LEVELS_FILE)),
         (_model, lambda folder: folder.exists("config.json")),
         (_graph, lambda folder: folder.exists(GRAPH_RECORD)),
         (_blocks, manifest_of("blocks")),
@@ -96,6 +102,36 @@ def _run(path: str) -> _Rows:
             *((f"seconds of {name}", f"{value:.1f}") for name, value in result["seconds"].items()),
         ]
     return rows
+
+
+def _levels(path: str) -> _Rows:
+    folder = Folder(path)
+    plan = read_plan(folder)
+    rows = [
+        ("kind", "levels"),
+        ("state", "begun; finish it by `prcut fit … --resume`"),
+        ("rows", f"{plan['n_samples']:,}"),
+        ("features", f"{plan['n_features']:,}"),
+        ("levels", " × ".join(map(str, plan["levels"]))),
+        *((f"stage {one.stage}", one.state) for one in read_status(folder)),
+    ]
+    if folder.exists("result.json"):
+        result = folder.read_json("result.json")
+        rows[1] = ("state", "finished")
+        rows += [
+            ("clusters", f"{result['n_clusters']:,}"),
+            ("cut between the first", f"{result['cut_share']:.4f} of the weight"),
+        ]
+    return rows
+
+
+def _model_of_levels(path: str) -> _Rows:
+    tree = load_levels(path).assigner
+    return [
+        ("kind", "model of levels"),
+        ("features", f"{tree.n_features:,}"),
+        ("clusters", f"{tree.n_clusters:,}"),
+    ]
 
 
 def _stages(folder: Folder, plan: dict[str, Any]) -> _Rows:
