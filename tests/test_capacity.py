@@ -14,13 +14,13 @@ from prcut.pair_shards import ShardConfig, write_pair_shards
 
 
 def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(100_000, 32)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(30_000, 32)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     engine = Here()
-    config = BlockConfig(block_rows=10_000)
+    config = BlockConfig(block_rows=3_000)
     blocks = build_blocks(tmp_path / "rows.npy", tmp_path / "blocks", config, engine=engine)
     write_pair_shards(blocks, tmp_path / "pairs", ShardConfig(), engine=engine)
-    work = Workload(100_000, 32, 10, block_rows=10_000)
+    work = Workload(30_000, 32, 10, block_rows=3_000)
     planned = {stage.stage: stage for stage in plan_stages(work)}
     for stage, used in engine.usage.items():
         assert used.written == pytest.approx(planned[stage].written, rel=0.15), stage

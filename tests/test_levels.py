@@ -34,7 +34,7 @@ def planted(n_rows: int, *levels: int, n_features: int = 16) -> tuple[np.ndarray
 def test_planted_leaves_are_found_and_a_second_call_makes_nothing(
     tmp_path: Path, levels: tuple[int, ...]
 ) -> None:
-    rows, leaf = planted(6000, *levels)
+    rows, leaf = planted(3000, *levels)
     found = fit_levels(rows, tmp_path / "run", levels)
     assert found.n_clusters == np.prod(levels)
     assert 0 <= found.cut_share < 0.2
