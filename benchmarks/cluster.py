@@ -6,7 +6,7 @@
 Three raylets of one CPU each on this machine, on loopback. Compared in this run, one thread each:
 training by Ray Train and by torchrun, two processes, on the same pairs (steps per second);
 assignment by two workers and by a bare loop (rows per second); scatter and gather on Ray and
-without it (CPU-seconds, on the first 300,000 rows).
+without it (CPU-seconds, on the first million rows).
 """
 
 import argparse
@@ -38,7 +38,7 @@ N_FEATURES = 64
 # of torchrun's steps per second; of the bare loop's rows per second; of the CPU-seconds without Ray
 LEAST_STEPS, LEAST_ROWS, MOST_CPU = 0.85, 1.5, 1.1
 # rows that blocks are made of with and without Ray
-COMPARED_ROWS = 300_000
+COMPARED_ROWS = 1_000_000
 # with few rows, starting workers outweighs the work
 QUICK_CPU = 1.5
 
