@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from prcut.errors import InvalidInputError
-from prcut.sources import open_source
+from prcut.sources import cut_pieces, open_source
 
 ROWS = np.random.default_rng(0).standard_normal((101, 5)).astype(np.float32)
 
@@ -172,3 +172,24 @@ def test_wrong_data_are_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"not parquet at all")
     with pytest.raises(InvalidInputError, match=r"bad\.parquet cannot be read as Parquet"):
         open_source(tmp_path)
+
+
+@pytest.mark.parametrize("group_rows", [7, 30, 50, 90, 1000])
+@pytest.mark.parametrize("piece_rows", [1, 10, 40, 64, 500])
+def test_pieces_begin_where_groups_do_and_hold_every_row(
+    tmp_path: Path, group_rows: int, piece_rows: int
+) -> None:
+    for number, n_rows in enumerate((200, 130)):
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * n_rows, np.float32)), 2)
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"x": lists}), path, row_group_size=group_rows)
+    source = open_source(tmp_path)
+    cuts = cut_pieces(source, piece_rows)
+    assert (cuts[0], cuts[-1]) == (0, 330)
+    sizes = np.diff(cuts)
+    assert sizes.min() >= 1
+    assert sizes.max() <= 2 * piece_rows
+    starts = set(source.group_starts.tolist())
+    if group_rows <= piece_rows:
+        assert set(cuts.tolist()) <= starts
+    np.testing.assert_array_equal(cuts, cut_pieces(source, piece_rows))

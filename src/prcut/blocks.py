@@ -34,7 +34,7 @@ from prcut.graph import SimilarityGraph
 from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.progress import Progress
 from prcut.similarity import Similarity, edge_similarity
-from prcut.sources import Source, open_source
+from prcut.sources import Source, cut_pieces, open_source
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
 
@@ -98,30 +98,28 @@ class _Plan(NamedTuple):
     dtype: str
     fingerprint: str
     has_ids: bool
+    cuts: np.ndarray
 
     @property
     def key(self) -> str:
         return plan_key(self.to_json())
 
     @property
-    def piece_rows(self) -> int:
-        return max(1, _PIECE_BYTES // (self.n_features * np.dtype(self.dtype).itemsize))
-
-    @property
     def n_pieces(self) -> int:
-        return -(-self.n_samples // self.piece_rows)
+        return len(self.cuts) - 1
 
     @property
     def columns(self) -> list[str]:
         return ["rows", "features", *(["ids"] if self.has_ids else [])]
 
     def to_json(self) -> dict[str, Any]:
-        # piece_rows: a resumed run must cut the rows where the first one did
-        own = {"config": asdict(self.config), "format": _FORMAT, "piece_rows": self.piece_rows}
+        # a resumed run must cut the rows where the first one did
+        cuts = plan_key(self.cuts.tolist())
+        own = {"config": asdict(self.config), "format": _FORMAT, "cuts": cuts}
         return {**self._asdict(), **own}
 
     def piece(self, piece: int) -> tuple[int, int]:
-        return piece * self.piece_rows, min((piece + 1) * self.piece_rows, self.n_samples)
+        return int(self.cuts[piece]), int(self.cuts[piece + 1])
 
 
 def build_blocks(
@@ -174,6 +172,9 @@ def build_blocks(
         dtype=source.dtype.name,
         fingerprint=source.fingerprint,
         has_ids=source.read_ids(0, 1) is not None,
+        cuts=cut_pieces(
+            source, max(1, _PIECE_BYTES // (source.n_features * source.dtype.itemsize))
+        ),
     )
     folder = Folder(path)
     folder.start(plan.to_json())

@@ -39,7 +39,7 @@ from prcut.level_folder import load_levels, save_levels
 from prcut.model_folder import load_model
 from prcut.progress import Progress
 from prcut.runs import fit_run
-from prcut.sources import Source, open_source
+from prcut.sources import Source, cut_pieces, open_source
 from prcut.status import StatusWriter
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
@@ -86,18 +86,14 @@ class _Plan(NamedTuple):
     levels: tuple[int, ...]
     config: FitConfig
     sample_per_cluster: int
-
-    @property
-    def piece_rows(self) -> int:
-        return max(1, _PIECE_BYTES // (self.source.n_features * self.source.dtype.itemsize))
+    cuts: np.ndarray
 
     @property
     def n_pieces(self) -> int:
-        return -(-self.source.n_samples // self.piece_rows)
+        return len(self.cuts) - 1
 
     def piece(self, piece: int) -> tuple[int, int]:
-        start = piece * self.piece_rows
-        return start, min(start + self.piece_rows, self.source.n_samples)
+        return int(self.cuts[piece]), int(self.cuts[piece + 1])
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -111,6 +107,7 @@ class _Plan(NamedTuple):
             "levels": list(self.levels),
             "sample_per_cluster": self.sample_per_cluster,
             "config": asdict(self.config),
+            "cuts": plan_key(self.cuts.tolist()),
         }
 
     @property
@@ -173,7 +170,8 @@ def fit_levels(
             f"n_samples={source.n_samples} should be >= n_clusters={levels[0]} of the first level."
         )
     config = config or FitConfig.of("default", levels[0])
-    plan = _Plan(str(path).rstrip("/"), source, levels, config, sample_per_cluster)
+    cuts = cut_pieces(source, max(1, _PIECE_BYTES // (source.n_features * source.dtype.itemsize)))
+    plan = _Plan(str(path).rstrip("/"), source, levels, config, sample_per_cluster, cuts)
     folder = Folder(path)
     folder.start(plan.describe())
     if folder.exists("result.json"):

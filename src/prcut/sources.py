@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-__all__ = ["ArraySource", "ParquetSource", "Source", "SourceFile", "open_source", "read_all"]
+__all__ = [
+    "ArraySource",
+    "ParquetSource",
+    "Source",
+    "SourceFile",
+    "cut_pieces",
+    "open_source",
+    "read_all",
+]
 
 # rows decoded at a time from a Parquet row group, which may itself be far larger than memory
 _BATCH_ROWS = 2**14
@@ -44,6 +52,8 @@ class Source(Protocol):
     dtype: np.dtype[Any]
     fingerprint: str
     """Changes when the data do, as far as sizes, names and a sample of rows tell."""
+    group_starts: np.ndarray
+    """Rows at which reading may begin without decoding others, int64, ascending."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start:stop`` as float16 or float32, checked to be finite."""
@@ -88,6 +98,31 @@ def open_source(
     return ParquetSource(str(data), column, id_column, filesystem)
 
 
+def cut_pieces(source: Source, n_rows: int) -> np.ndarray:
+    """Where pieces of some ``n_rows`` rows begin, and where the last ends, int64.
+
+    They begin where reading may begin, and have twice as many rows at most: a piece is read by a
+    process of its own, which else would decode what lies before it.
+
+    >>> cut_pieces(ArraySource(np.zeros((10, 1))), 4).tolist()
+    [0, 4, 8, 10]
+    """
+    starts, total = source.group_starts, source.n_samples
+    cuts = [0]
+    while cuts[-1] < total:
+        first, limit = cuts[-1], cuts[-1] + n_rows
+        within = int(np.searchsorted(starts, limit, side="right")) - 1
+        if limit >= total:
+            best = total
+        elif within >= 0 and starts[within] > first:
+            best = int(starts[within])
+        else:
+            after = int(starts[within + 1]) if within + 1 < len(starts) else total
+            best = after if after <= first + 2 * n_rows else limit
+        cuts.append(best)
+    return np.asarray(cuts, np.int64)
+
+
 def read_all(source: Source) -> np.ndarray:
     """All rows as one array, checked to be finite.
 
@@ -123,6 +158,7 @@ class ArraySource:
         for row in np.linspace(0, self.n_samples - 1, num=min(64, self.n_samples), dtype=np.int64):
             digest.update(np.ascontiguousarray(array[row]).tobytes())
         self.fingerprint = digest.hexdigest()
+        self.group_starts = np.empty(0, np.int64)  # any row is as good
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start:stop``."""
@@ -152,18 +188,21 @@ class ParquetSource:
         self._filesystem = filesystem
         self._files = _parquet_files(filesystem, path)
         counts, digest = [], hashlib.sha256()
+        groups: list[int] = []
         for name in self._files:
             try:
                 metadata = pq.read_metadata(name, filesystem=filesystem)
             except (pa.ArrowInvalid, OSError) as error:
                 raise InvalidInputError(f"{name} cannot be read as Parquet: {error}") from error
             counts.append(metadata.num_rows)
+            groups += [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             for wanted in filter(None, (column, id_column)):
                 _check_has_column(metadata.schema.to_arrow_schema(), wanted, name)
             size = filesystem.get_file_info(name).size
             digest.update(f"{Path(name).name} {size} {metadata.num_rows}\n".encode())
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.n_samples = int(self._starts[-1])
+        self.group_starts = np.unique(np.concatenate([[0], np.cumsum(groups, dtype=np.int64)]))
         inside = (Path(name).relative_to(root or Path(name).parent) for name in self._files)
         self.files = [
             SourceFile(name.as_posix(), int(start), int(stop))
