@@ -30,8 +30,6 @@ from prcut.pair_shards import ShardConfig, write_pair_shards
 
 N_FEATURES, N_CLUSTERS, ANCHORS = 32, 100, 0.1
 MOST_GROWTH, MOST_ERROR = 1.3, 0.15
-# that workers read when they start, the modules of torch and others
-CODE_BYTES = 6e7
 # rows of a planted cluster: a block has as many clusters whatever the number of rows
 PLANTED_ROWS = 10_000
 # files of a block's rows: tasks of the same size whatever the number of rows
@@ -59,8 +57,7 @@ def errors(n_rows: int, used: dict[str, Usage], planned: dict[str, StageCost]) -
         for name in ("read", "written"):
             measured, model = (getattr(one, name) / n_rows for one in (usage, planned[stage]))
             print(f"  {stage:<14} {name:<8} {measured:>8.1f} bytes a row, planned {model:.1f}")
-            # records and, of few rows, what a worker reads of its own code
-            if abs(measured - model) > max(MOST_ERROR * model, 4.0, CODE_BYTES / n_rows):
+            if abs(measured - model) > MOST_ERROR * model:
                 wrong.append(
                     f"{n_rows:,} rows, {stage}: {name} {measured:.1f} a row, planned {model:.1f}"
                 )

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prcut import blocks as blocks_module
 from prcut.blocks import BlockConfig, _layout, build_blocks, open_blocks
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.neighbors import find_neighbors
@@ -30,7 +29,7 @@ def mixture(n_samples: int = 2000, n_features: int = 6, seed: int = 0) -> np.nda
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks_module, "_PIECE_BYTES", 170 * 6 * 4)
+    monkeypatch.setattr("prcut.sources._PIECE_BYTES", 170 * 6 * 4)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -237,8 +236,8 @@ def test_newer_or_broken_manifest_is_refused(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys, numpy as np
-from prcut import blocks
-blocks._PIECE_BYTES = 170 * 6 * 4
+from prcut import blocks, sources
+sources._PIECE_BYTES = 170 * 6 * 4
 rows = np.load(sys.argv[1])
 blocks.build_blocks(rows, sys.argv[2], blocks.BlockConfig(n_neighbors=5, block_rows=300, halo=3))
 """

@@ -79,7 +79,7 @@ def test_arrays_give_parts_of_numbered_rows(
 ) -> None:
     monkeypatch.setattr(library, "_FILE_ROWS", 400)
     monkeypatch.setattr(library, "_GROUP_ROWS", 150)
-    monkeypatch.setattr(library, "_PIECE_BYTES", 6 * 4 * 70)
+    monkeypatch.setattr("prcut.sources._PIECE_BYTES", 6 * 4 * 70)
     np.save(tmp_path / "rows.npy", rows.astype(np.float64))
     seen: list[Progress] = []
     assign_parquet(

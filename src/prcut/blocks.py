@@ -34,15 +34,13 @@ from prcut.graph import SimilarityGraph
 from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.progress import Progress
 from prcut.similarity import Similarity, edge_similarity
-from prcut.sources import Source, cut_pieces, open_source
+from prcut.sources import Source, cut_pieces, open_source, piece_rows
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
 
 __all__ = ["Block", "BlockConfig", "Blocks", "build_blocks", "open_blocks"]
 
 _FORMAT = 1
-# bytes of features read at a time; they are held ``halo`` times while they are sorted by cell
-_PIECE_BYTES = 2**24
 # rows to train centroids on, and the pieces they are drawn from: at 10⁹ rows not all are read
 _TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
 _TRAIN_PIECES = 256
@@ -172,9 +170,7 @@ def build_blocks(
         dtype=source.dtype.name,
         fingerprint=source.fingerprint,
         has_ids=source.read_ids(0, 1) is not None,
-        cuts=cut_pieces(
-            source, max(1, _PIECE_BYTES // (source.n_features * source.dtype.itemsize))
-        ),
+        cuts=cut_pieces(source, piece_rows(source)),
     )
     folder = Folder(path)
     folder.start(plan.to_json())

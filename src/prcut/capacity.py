@@ -26,6 +26,8 @@ _FILE = "rates.json"
 _ROW, _EDGE = 8, 8
 # bytes of a pair besides its features: weight, two node weights, two row numbers
 _PAIR = 4 + 8 + 16
+# bytes of a row of labels, measured: Parquet packs id, label and confidence
+_LABEL = 12.5
 
 
 class Rates(NamedTuple):
@@ -203,7 +205,7 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
             "assign",
             max(1, n_samples // 10**6),
             rows + n_samples * _ROW,
-            n_samples * (_ROW + 8.0),
+            n_samples * _LABEL,
             2**26,
             products * k,
         ),

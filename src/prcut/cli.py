@@ -231,9 +231,10 @@ def fit(
         result: Any
         with messages.progress(config) as display:
             shown: dict[str, Any] = {**options, "engine": where, "on_progress": display.on_progress}
+            shown["device"] = join_team(device)
             if levels is None:
-                shown |= {"memory": limit, "device": join_team(device)}
-                result = fit_run(data, path, config, **shown, on_record=display.on_record)
+                shown |= {"memory": limit, "on_record": display.on_record}
+                result = fit_run(data, path, config, **shown)
             else:
                 result = fit_levels(data, path, sizes, config, **shown)
         leave_team()

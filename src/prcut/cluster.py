@@ -13,7 +13,6 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -103,7 +102,7 @@ class RayEngine:
                 tasks.start(number)
             if not tasks.n_running:
                 break
-            for used in tasks.finished(_LOOK_SECONDS):
+            for used in [*tasks.finished(_LOOK_SECONDS), Usage()]:  # also says that it is alive
                 self.usage[stage] = self.usage.get(stage, Usage()).plus(used)
                 report.advance(used.rows, running=tasks.n_running, failed=len(tasks.failures))
             tasks.repeat_slow()
@@ -119,7 +118,7 @@ class RayEngine:
         use_gpu = _resource("GPU") >= self._n_workers
         backend = "nccl" if use_gpu else "gloo"
         trainer = TorchTrainer(
-            partial(_train_worker, job),
+            job,
             scaling_config=ScalingConfig(num_workers=self._n_workers, use_gpu=use_gpu),
             run_config=RunConfig(
                 # Ray's own notes; ours are in the run folder
@@ -167,7 +166,7 @@ class _Tasks:
         self._stage, self._task, self._slow_seconds = stage, task, slow_seconds
         # a file that cannot be read may be readable a moment later; wrong input stays wrong
         options: dict[str, Any] = {"max_retries": _RETRIES, "retry_exceptions": [OSError]}
-        self._remote: Any = ray.remote(num_cpus=1, **options)(_work)
+        self._remote: Any = ray.remote(num_cpus=1, **options)(measured)
         self._number: dict[ObjectRef[Usage], int] = {}
         self._started: dict[int, float] = {}
         self._repeated: set[int] = set()
@@ -229,14 +228,6 @@ class _Tasks:
                 self._repeated.add(number)
                 _LOG.warning("%s %d takes long and is run by a second worker", self._stage, number)
                 self.start(number)
-
-
-def _train_worker(job: Callable[[], None]) -> None:
-    job()
-
-
-def _work(task: Task, number: int) -> Usage:
-    return measured(task, number)
 
 
 def _reason(error: Exception) -> str:

@@ -30,7 +30,7 @@ from prcut.fitting import choose_device
 from prcut.level_assigner import LevelAssigner
 from prcut.progress import Progress
 from prcut.read_ahead import read_ahead
-from prcut.sources import ParquetSource, Source, SourceFile, open_source
+from prcut.sources import ParquetSource, Source, SourceFile, open_source, piece_rows
 from prcut.storage import Folder, plan_key
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ __all__ = ["STATE_FOLDER", "LabelFiles", "assign_parquet"]
 _FORMAT = 1
 # where plan and records are
 STATE_FOLDER = "_prcut"
-# bytes of features read at a time
-_PIECE_BYTES = 2**24
 # rows of a file made from an array, and of a row group
 _FILE_ROWS, _GROUP_ROWS = 2**23, 2**18
 
@@ -297,7 +295,7 @@ class _Labels:
         import pyarrow as pa
 
         source = self._source
-        step = max(1, _PIECE_BYTES // max(1, source.n_features * source.dtype.itemsize))
+        step = piece_rows(source)
         for start in range(file.start, file.stop, step):
             stop = min(start + step, file.stop)
             ids = source.read_ids(start, stop)

@@ -39,7 +39,7 @@ from prcut.level_folder import load_levels, save_levels
 from prcut.model_folder import load_model
 from prcut.progress import Progress
 from prcut.runs import fit_run
-from prcut.sources import Source, cut_pieces, open_source
+from prcut.sources import Source, cut_pieces, open_source, piece_rows
 from prcut.status import StatusWriter
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
@@ -52,8 +52,8 @@ _FORMAT = 1
 _SAMPLE_PER_CLUSTER = 200
 # steps in which a level learns its clusters
 _TEACHING_STEPS = 300
-# bytes of features read at a time, and the pieces that a sample is drawn from at most
-_PIECE_BYTES, _SAMPLED_PIECES = 2**24, 256
+# pieces that a sample is drawn from at most
+_SAMPLED_PIECES = 256
 
 
 class LevelsResult(NamedTuple):
@@ -87,6 +87,7 @@ class _Plan(NamedTuple):
     config: FitConfig
     sample_per_cluster: int
     cuts: np.ndarray
+    device: str
 
     @property
     def n_pieces(self) -> int:
@@ -124,6 +125,7 @@ def fit_levels(
     column: str | None = None,
     id_column: str | None = None,
     sample_per_cluster: int = _SAMPLE_PER_CLUSTER,
+    device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> LevelsResult:
@@ -142,6 +144,8 @@ def fit_levels(
         Of every level; its ``n_clusters`` is not looked at.
     sample_per_cluster : int
         Rows that a level looks at, for each of its clusters.
+    device : str
+        ``"auto"`` is CUDA where there is one.
     engine : Engine, optional
         Where rows are split and clusters fitted; by default here.
     on_progress : callable, optional
@@ -170,8 +174,8 @@ def fit_levels(
             f"n_samples={source.n_samples} should be >= n_clusters={levels[0]} of the first level."
         )
     config = config or FitConfig.of("default", levels[0])
-    cuts = cut_pieces(source, max(1, _PIECE_BYTES // (source.n_features * source.dtype.itemsize)))
-    plan = _Plan(str(path).rstrip("/"), source, levels, config, sample_per_cluster, cuts)
+    cuts = cut_pieces(source, piece_rows(source))
+    plan = _Plan(str(path).rstrip("/"), source, levels, config, sample_per_cluster, cuts, device)
     folder = Folder(path)
     folder.start(plan.describe())
     if folder.exists("result.json"):
@@ -217,7 +221,7 @@ def _config(plan: _Plan, n_clusters: int) -> FitConfig:
 def _root(plan: _Plan) -> tuple[Assigner, float]:
     """The assigner of the first level, and the share of the weight that it cuts."""
     sample = _sample(plan)
-    run = fit_run(sample, f"{plan.path}/root", _config(plan, plan.levels[0]), device="cpu")
+    run = fit_run(sample, f"{plan.path}/root", _config(plan, plan.levels[0]), device=plan.device)
     graph = load_graph(f"{plan.path}/root/graph")
     labels = torch.from_numpy(assign_labels(run.assigner, sample))
     cuts = cluster_cuts(graph.weight, labels, plan.levels[0])
@@ -272,12 +276,13 @@ def _fit_cluster(
                 plan.levels[1:],
                 plan.config,
                 sample_per_cluster=plan.sample_per_cluster,
+                device=plan.device,
             )
         else:
             n_rows = plan.sample_per_cluster * n_clusters
             rng = np.random.default_rng([plan.config.train.seed, 6, number])
             chosen = np.sort(rng.choice(len(rows), min(n_rows, len(rows)), replace=False))
-            fit_run(rows[chosen], path, _config(plan, n_clusters), device="cpu")
+            fit_run(rows[chosen], path, _config(plan, n_clusters), device=plan.device)
     advance(len(rows))
 
 

@@ -56,7 +56,7 @@ from prcut.processes import this_place
 from prcut.progress import Progress
 from prcut.similarity import Similarity, build_graph
 from prcut.sources import Source, open_source, read_all
-from prcut.status import StatusWriter
+from prcut.status import StatusWriter, training_progress
 from prcut.storage import Folder, check_format, plan_key
 from prcut.train_state import Record, TrainState
 
@@ -390,7 +390,7 @@ def _train(
     """In every process that trains: graph, where it is in memory, training, and the result."""
     chosen = choose_device(device)
     status = StatusWriter(run.path)
-    n_steps = config.in_use.max_steps
+    planned = (1 if config.solver == "search" else config.n_starts), config.in_use.max_steps
     start_time = time.monotonic()
 
     def note(start: int, record: Record) -> None:
@@ -398,21 +398,14 @@ def _train(
             on_record(start, record)
         if _is_leader():
             speed = record.step / (time.monotonic() - start_time)
-            status.on_progress(_training(config, start, record.step, n_steps, speed))
+            status.on_progress(training_progress(*planned, start, record.step, speed))
 
     fit = _fit(run, config, chosen, note, seconds)
     if _is_leader():
         _save(run, fit, _result(run, fit, seconds), _describe(run.source, config))
         speed = fit.state.step / max(seconds["training"], 1e-9)
-        status.on_progress(_training(config, config.n_starts, 0, n_steps, speed))
+        status.on_progress(training_progress(*planned, planned[0], 0, speed))
     _wait()
-
-
-def _training(config: FitConfig, start: int, step: int, n_steps: int, speed: float) -> Progress:
-    """Steps of all starts together; one that stalls ends early."""
-    n_starts = 1 if config.solver == "search" else config.n_starts
-    done, total = min(start, n_starts) * n_steps + step, n_starts * n_steps
-    return Progress("train", done, total, speed, (total - done) / max(speed, 1e-9))
 
 
 def _fit(

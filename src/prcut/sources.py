@@ -27,12 +27,13 @@ __all__ = [
     "SourceFile",
     "cut_pieces",
     "open_source",
+    "piece_rows",
     "read_all",
 ]
 
 # rows decoded at a time from a Parquet row group, which may itself be far larger than memory
 _BATCH_ROWS = 2**14
-# bytes checked or copied at a time when everything is read
+# bytes of features read at a time
 _PIECE_BYTES = 2**24
 
 
@@ -98,6 +99,15 @@ def open_source(
     return ParquetSource(str(data), column, id_column, filesystem)
 
 
+def piece_rows(source: Source) -> int:
+    """Rows that are read at a time, 16 MB of features.
+
+    >>> piece_rows(ArraySource(np.zeros((10, 64), np.float32)))
+    65536
+    """
+    return max(1, _PIECE_BYTES // max(1, source.n_features * source.dtype.itemsize))
+
+
 def cut_pieces(source: Source, n_rows: int) -> np.ndarray:
     """Where pieces of some ``n_rows`` rows begin, and where the last ends, int64.
 
@@ -117,7 +127,7 @@ def cut_pieces(source: Source, n_rows: int) -> np.ndarray:
         elif within >= 0 and starts[within] > first:
             best = int(starts[within])
         else:
-            after = int(starts[within + 1]) if within + 1 < len(starts) else total
+            after = int(starts[within + 1]) if within + 1 < len(starts) else limit
             best = after if after <= first + 2 * n_rows else limit
         cuts.append(best)
     return np.asarray(cuts, np.int64)
@@ -133,7 +143,7 @@ def read_all(source: Source) -> np.ndarray:
         kept = None
     shape = source.n_samples, source.n_features
     rows = np.empty(shape, source.dtype) if kept is None else kept
-    step = max(1, _PIECE_BYTES // max(1, source.n_features * source.dtype.itemsize))
+    step = piece_rows(source)
     for start in range(0, source.n_samples, step):
         stop = min(start + step, source.n_samples)
         piece = source.read(start, stop)  # checks it

@@ -11,7 +11,7 @@ from prcut.errors import CorruptFileError
 from prcut.progress import Progress
 from prcut.storage import Folder
 
-__all__ = ["StageStatus", "StatusWriter", "read_status"]
+__all__ = ["StageStatus", "StatusWriter", "read_status", "training_progress"]
 
 _FOLDER = "status"
 # seconds between two writes, and after which a stage that says nothing is taken for dead
@@ -90,6 +90,16 @@ class StatusWriter:
                 on_progress(progress)
 
         return tell
+
+
+def training_progress(n_starts: int, n_steps: int, start: int, step: int, speed: float) -> Progress:
+    """Steps of all starts together; one that stalls ends early.
+
+    >>> training_progress(4, 100, 1, 50, 10.0)[:5]
+    ('train', 150, 400, 10.0, 25.0)
+    """
+    done, total = start * n_steps + step, n_starts * n_steps
+    return Progress("train", done, total, speed, (total - done) / max(speed, 1e-9))
 
 
 def read_status(run: str | Path | Folder) -> list[StageStatus]:
