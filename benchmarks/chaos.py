@@ -5,9 +5,10 @@
     python benchmarks/chaos.py --seed 3
 
 Three nodes (raylets) on this machine, two processes that train. A node is killed, and a new one
-added, while rows are listed and in every stage: scatter, gather, draw pairs, shuffle pairs, train,
-assign. In gather a worker is also killed (SIGKILL), and one is stopped (SIGSTOP) and never goes on;
-in draw pairs the driver is killed and started again. When, and which, follows from the seed.
+added, while rows are listed and in every stage: scatter, gather, draw pairs, shuffle pairs, sample,
+train, assign. In gather a worker is also killed (SIGKILL), and one is stopped (SIGSTOP) and never
+goes on; in draw pairs the driver is killed and started again. When, and which, follows from the
+seed.
 
 Checked: each row has one label; all files of blocks, pairs, model and labels are those of the
 undisturbed run, byte for byte; no unfinished file is left; a third start changes nothing.
@@ -32,7 +33,7 @@ from prcut.bench.local_cluster import LocalCluster, local_cluster
 from prcut.errors import PRCutError
 from prcut.status import StageStatus, read_status
 
-STAGES = ("scatter", "gather", "draw pairs", "shuffle pairs", "train", "assign")
+STAGES = ("scatter", "gather", "draw pairs", "shuffle pairs", "sample", "train", "assign")
 N_FEATURES, N_CLUSTERS, N_FILES, N_NODES = 32, 20, 12, 3
 # of a run that is not disturbed
 LIMIT_SECONDS = 1500.0
@@ -141,7 +142,7 @@ def digests(run: Path) -> dict[str, str]:
     """Checksums of what a run made; scores and seconds are not compared."""
     return {
         str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for folder in ("blocks", "pairs", "model", "labels")
+        for folder in ("blocks", "pairs", "sample/graph", "sample/model", "model", "labels")
         for path in sorted((run / folder).rglob("*"))
         if path.is_file() and path.name != "config.json"
     }

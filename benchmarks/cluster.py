@@ -46,7 +46,7 @@ QUICK_CPU = 1.5
 def whole_run(data: Path, place: Path, n_clusters: int) -> tuple[RunResult, list[str]]:
     """Fit and assign; what went wrong."""
     engine = RayEngine(n_workers=2)
-    config = FitConfig.of("default", n_clusters, n_init=1, solver="train")
+    config = FitConfig.of("default", n_clusters)
     start = time.perf_counter()
     options = {"column": "embedding", "id_column": "id"}
     found = fit_run(data, place / "run", config, **options, engine=engine, device="cpu")

@@ -76,7 +76,7 @@ def test_fit_and_assign_from_end_to_end(
     expected = pq.read_table(data / "parts")[ids].to_pylist() if ids else list(range(1500))
     assert labels[ids or "row"].to_pylist() == expected
     assert "the graph is built in memory" in err
-    assert "teaching: 50/50  cut" in err
+    assert "training: 50/50  cut" in err
     assert "warning: the graph was built, but look at this:\n  - 1 of 8 columns" in err
 
     # the columns of the fit are those of the assignment

@@ -153,7 +153,7 @@ def test_blocks_pairs_and_labels_are_those_of_one_machine(data: Path, tmp_path: 
 
 
 def test_a_fit_on_a_cluster_is_that_of_one_machine(data: Path, tmp_path: Path) -> None:
-    config = FitConfig.of("default", 4, n_neighbors=8, max_steps=60, n_init=1, solver="train")
+    config = FitConfig.of("default", 4, n_neighbors=8, max_steps=60, n_init=1)
     options = {"column": "x", "device": "cpu"}
     here = fit_run(data, tmp_path / "here", config, **options, memory=1)
     assert here.mode == "disk"
@@ -164,7 +164,8 @@ def test_a_fit_on_a_cluster_is_that_of_one_machine(data: Path, tmp_path: Path) -
     assert (found.mode, found.n_samples, found.n_steps) == ("disk", 2100, here.n_steps)
     states = {stage.stage: stage.state for stage in read_status(tmp_path / "ray")}
     assert set(states.values()) == {"done"}
-    assert {"scatter", "gather", "draw pairs", "shuffle pairs", "train"} == set(states)
+    stages = {"scatter", "gather", "draw pairs", "shuffle pairs", "sample", "train"}
+    assert stages == set(states)
     again = fit_run(data, tmp_path / "ray", config, **options, engine=engine)
     assert again.objective == found.objective
 

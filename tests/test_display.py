@@ -45,7 +45,7 @@ def test_what_is_searched_is_then_taught() -> None:
     with FitDisplay(FitConfig.of("default", 4, max_steps=20), console=console) as fit:
         fit.on_record(0, record(20))
     assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().startswith("teaching: 20/20  cut 1.2500")
+    assert console.file.getvalue().startswith("training: 20/20  cut 1.2500")
 
 
 def test_a_terminal_has_bars() -> None:

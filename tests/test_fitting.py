@@ -8,11 +8,12 @@ from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import SimilarityGraph, build_blocks, build_graph, fitting, ratio_cut
+from prcut import Assigner, SimilarityGraph, build_blocks, build_graph, fitting, ratio_cut
 from prcut.blocks import BlockConfig
 from prcut.errors import InvalidInputError
 from prcut.fitting import (
     FitConfig,
+    Taught,
     choose_device,
     choose_graph,
     choose_n_neighbors,
@@ -25,7 +26,7 @@ from prcut.objective import hard_objective
 from prcut.pair_shards import ShardConfig, write_pair_shards
 from prcut.partition import Draft, Partition
 from prcut.storage import Folder
-from prcut.train_state import Record, TrainConfig
+from prcut.train_state import Record, TrainConfig, TrainState
 
 CONFIG = FitConfig.of("default", 3, solver="train", max_steps=150, learning_rate=0.01, n_init=2)
 SEARCH = FitConfig.of("default", 3, max_steps=150)
@@ -178,6 +179,11 @@ def test_rows_on_disk_are_fitted_like_rows_in_memory(
     with torch.no_grad():
         found = fit.assigner(torch.from_numpy(rows)).argmax(1)
     assert adjusted_rand_score(labels, found) > 0.98
+    # a start that is better than what was taught before is kept
+    knows_nothing = Assigner(rows.shape[1], 3)
+    taught = Taught(knows_nothing, TrainState.start(knows_nothing, CONFIG.train))
+    again = fit_shards(shards, blocks, CONFIG, taught=taught)
+    assert (again.objective, again.assigner is knows_nothing) == (fit.objective, False)
     # the sum over blocks is the objective of the joined graph
     joined = build_graph(rows, 30, similarity="mean", max_components=3)
     expected = hard_objective(joined.weight, found, 3).item()

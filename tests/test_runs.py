@@ -48,7 +48,8 @@ def test_both_ways_find_the_blobs(
     result = fit_run(rows, tmp_path / "run", options, memory=memory, device="cpu")
     assert (result.mode, result.n_samples, result.n_features) == (mode, 2500, 8)
     assert result.used_clusters == result.n_clusters == 4
-    assert set(result.seconds) == {"graph", "training"}
+    stages = {"graph", "training"} | ({"sample"} if mode == "disk" else set())
+    assert set(result.seconds) == stages
     found = assign_labels(result.assigner, rows)
     assert adjusted_rand_score(labels, found) > 0.9
     content = json.loads((tmp_path / "run/result.json").read_text())
@@ -119,6 +120,23 @@ def test_what_was_settled_stays_when_memory_changes(
     fit_run(rows, tmp_path / "run", config(), memory=1000, device="cpu")
     (tmp_path / "run/result.json").unlink()
     assert fit_run(rows, tmp_path / "run", config(), memory=10**12, device="cpu").mode == "disk"
+
+
+def test_what_a_sample_taught_is_kept_where_training_is_worse(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, labels = blobs
+    for name in ("_SAMPLE_ROWS", "_LEAST_SAMPLE"):
+        monkeypatch.setattr(library, name, 900)
+    options = config(max_steps=300)
+    options = replace(options, train=replace(options.train, max_steps=10))
+    result = fit_run(rows, tmp_path / "run", options, memory=1000, device="cpu")
+    sampled = json.loads((tmp_path / "run/sample/result.json").read_text())
+    assert (sampled["mode"], sampled["n_samples"]) == ("memory", 900)
+    assert result.n_steps == sampled["n_steps"] > 10
+    assert result.balance_weight == sampled["balance_weight"]
+    assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.9
+    assert pq.read_metadata(tmp_path / "run/history.parquet").num_rows == result.n_steps // 10
 
 
 def test_another_run_in_the_folder_is_refused_by_the_name_of_what_differs(

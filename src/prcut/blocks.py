@@ -31,19 +31,19 @@ from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.exchange import bucket_counts, gather, is_scattered, scatter
 from prcut.graph import SimilarityGraph
+from prcut.memory import LARGEST_BLOCK
 from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.progress import Progress
 from prcut.similarity import Similarity, edge_similarity
-from prcut.sources import Source, cut_pieces, open_source, piece_rows
+from prcut.sources import Source, cut_pieces, open_source, piece_rows, sample_rows
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
 
 __all__ = ["Block", "BlockConfig", "Blocks", "build_blocks", "open_blocks"]
 
 _FORMAT = 1
-# rows to train centroids on, and the pieces they are drawn from: at 10⁹ rows not all are read
+# rows to train centroids on
 _TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
-_TRAIN_PIECES = 256
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,13 @@ class BlockConfig:
 
     @property
     def max_core_rows(self) -> int:
-        """Core rows of the largest block there may be; with its halo, ``halo`` times as many."""
+        """Core rows of the largest block there may be."""
         return 2 * self.block_rows
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of the largest block there may be, with its halo."""
+        return max(self.max_core_rows, int(LARGEST_BLOCK * self.halo * self.block_rows))
 
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "block_rows", "halo"):
@@ -213,24 +218,11 @@ def _centroids(folder: Folder, source: Source, plan: _Plan) -> np.ndarray:
     if not folder.is_sealed("centroids.json", plan.key):
         n_cells = -(-plan.n_samples // plan.config.block_rows)
         n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
-        sample = _sample(source, plan, n_train)
+        sample = sample_rows(source, n_train, [plan.config.seed, 0])
         limit = plan.config.max_core_rows * len(sample) / plan.n_samples
         centroids = train_centroids(sample, n_cells, limit, plan.config.metric, plan.config.seed)
         folder.seal("centroids.json", {"centroids.npy": centroids}, {"key": plan.key})
     return folder.read_array("centroids.npy")
-
-
-def _sample(source: Source, plan: _Plan, n_rows: int) -> np.ndarray:
-    """Uniform rows from pieces spread over the whole source, in float32."""
-    rng = np.random.default_rng([plan.config.seed, 0])
-    pieces = np.unique(np.linspace(0, plan.n_pieces - 1, _TRAIN_PIECES).astype(int))
-    share = -(-n_rows // len(pieces))
-    rows = []
-    for piece in pieces:
-        read = source.read(*plan.piece(int(piece)))
-        chosen = np.sort(rng.choice(len(read), min(share, len(read)), replace=False))
-        rows.append(read[chosen].astype(np.float32))
-    return np.concatenate(rows)
 
 
 def _scatter_piece(
@@ -275,16 +267,17 @@ class _Share(NamedTuple):
 def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Share]]:
     """Which buckets make up every block, its core first.
 
-    No block exceeds twice the mean in core rows, nor in all. A cell with more core rows is thinned
-    into several blocks: that is left to cells k-means could not split, such as thousands of copies
-    of one row. Of a centroid near everything the nearest ranks of the halo are kept.
+    No block exceeds twice the mean in core rows, nor 1.25 of it in all: of more blocks the largest
+    would be larger, and memory grow with the data. A cell with more core rows is thinned into
+    several blocks: that is left to cells k-means could not split, such as thousands of copies of
+    one row. Of a centroid near everything the nearest ranks of the halo are kept.
     """
     limit = config.max_core_rows
     layout = []
     for cell, ranks in enumerate(count.reshape(-1, config.halo)):
         n_parts = -(-int(ranks[0]) // limit)
         for part in range(n_parts):
-            shares, room = [], limit * config.halo
+            shares, room = [], config.max_rows
             for rank, n_rows in enumerate(ranks.tolist()):
                 if n_rows == 0 or room <= 0:
                     continue

@@ -94,8 +94,7 @@ class FitDisplay:
             f"cut {record.cut:.4f}  clusters {record.used_clusters}/{config.n_clusters}"
             f"  confidence {record.confidence:.2f}"
         )
-        stage = "teaching" if config.solver == "search" else f"training{which}"
-        self._show(stage, record.step, config.in_use.max_steps, figures)
+        self._show(f"training{which}", record.step, config.in_use.max_steps, figures)
 
     def _show(self, stage: str, done: int, total: int, figures: str) -> None:
         if not self._enabled:

@@ -42,6 +42,7 @@ __all__ = [
     "Preset",
     "SearchedGraph",
     "Solver",
+    "Taught",
     "choose_device",
     "choose_graph",
     "choose_n_neighbors",
@@ -214,6 +215,13 @@ class SearchedGraph(NamedTuple):
     partition: Partition
 
 
+class Taught(NamedTuple):
+    """An assigner that has been taught already, and how that went."""
+
+    assigner: Assigner
+    state: TrainState
+
+
 class _Score(NamedTuple):
     objective: float
     ratio_cut: float
@@ -337,10 +345,12 @@ def fit_shards(
     device: torch.device | str = "cpu",
     checkpoint: Folder | None = None,
     on_record: Callable[[int, Record], None] | None = None,
+    taught: Taught | None = None,
 ) -> Fit:
     """Fit an assigner to pairs on disk; the objective is summed over the blocks.
 
-    Parameters are those of :func:`fit_graph`; memory holds one block at a time.
+    Parameters are those of :func:`fit_graph`, and ``taught``: what was found on a sample, which is
+    kept where no start has a lower objective. Memory holds one block at a time.
     """
     config = replace(config, solver="train")
     similarity = config.similarity
@@ -360,8 +370,12 @@ def fit_shards(
     def measure(assigner: Assigner) -> _Score:
         return _score(parts(assigner), config, is_shared=True)
 
+    found = None
+    if taught is not None:
+        found = _fit_of(*taught, measure(taught.assigner), config)
+        _LOG.info("what was found on a sample: objective %.4f", found.objective)
     problem = _Problem(shards, make, measure)
-    return _best_start(problem, config, torch.device(device), checkpoint, on_record)
+    return _best_start(problem, config, torch.device(device), checkpoint, on_record, found)
 
 
 def _best_start(
@@ -370,8 +384,8 @@ def _best_start(
     device: torch.device,
     checkpoint: Folder | None,
     on_record: Callable[[int, Record], None] | None,
+    best: Fit | None = None,
 ) -> Fit:
-    best: Fit | None = None
     for start in range(config.n_starts):
         # hashed: seed 0's second start is not seed 1's first
         (seed,) = np.random.SeedSequence([config.train.seed, start]).generate_state(1)

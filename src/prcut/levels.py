@@ -39,7 +39,7 @@ from prcut.level_folder import load_levels, save_levels
 from prcut.model_folder import load_model
 from prcut.progress import Progress
 from prcut.runs import fit_run
-from prcut.sources import Source, cut_pieces, open_source, piece_rows
+from prcut.sources import Source, cut_pieces, open_source, piece_rows, sample_rows
 from prcut.status import StatusWriter
 from prcut.storage import Folder, plan_key
 from prcut.validation import check_positive_int
@@ -52,8 +52,6 @@ _FORMAT = 1
 _SAMPLE_PER_CLUSTER = 200
 # steps in which a level learns its clusters
 _TEACHING_STEPS = 300
-# pieces that a sample is drawn from at most
-_SAMPLED_PIECES = 256
 
 
 class LevelsResult(NamedTuple):
@@ -220,7 +218,8 @@ def _config(plan: _Plan, n_clusters: int) -> FitConfig:
 
 def _root(plan: _Plan) -> tuple[Assigner, float]:
     """The assigner of the first level, and the share of the weight that it cuts."""
-    sample = _sample(plan)
+    n_rows = plan.sample_per_cluster * plan.levels[0]
+    sample = sample_rows(plan.source, n_rows, [plan.config.train.seed, 5])
     run = fit_run(sample, f"{plan.path}/root", _config(plan, plan.levels[0]), device=plan.device)
     graph = load_graph(f"{plan.path}/root/graph")
     labels = torch.from_numpy(assign_labels(run.assigner, sample))
@@ -228,21 +227,6 @@ def _root(plan: _Plan) -> tuple[Assigner, float]:
     share = float(cuts.sum() / graph.weight.values().double().sum())
     _LOG.info("the first level cuts %.4f of the weight", share)
     return run.assigner, share
-
-
-def _sample(plan: _Plan) -> np.ndarray:
-    """Uniform rows from pieces spread over the whole source."""
-    n_rows = plan.sample_per_cluster * plan.levels[0]
-    rng = np.random.default_rng([plan.config.train.seed, 5])
-    n_pieces = min(plan.n_pieces, _SAMPLED_PIECES)
-    pieces = np.unique(np.linspace(0, plan.n_pieces - 1, n_pieces).astype(int))
-    seen = sum(stop - start for start, stop in map(plan.piece, pieces.tolist()))
-    parts = []
-    for piece in pieces.tolist():
-        rows = plan.source.read(*plan.piece(piece))
-        wanted = min(len(rows), -(-n_rows * len(rows) // seen))
-        parts.append(rows[np.sort(rng.choice(len(rows), wanted, replace=False))])
-    return np.concatenate(parts)
 
 
 def _split_piece(

@@ -11,6 +11,7 @@ from pathlib import Path
 from prcut.errors import InvalidInputError
 
 __all__ = [
+    "LARGEST_BLOCK",
     "available_memory",
     "bytes_in_memory",
     "choose_block_rows",
@@ -23,6 +24,8 @@ __all__ = [
 _BYTES_PER_LINK = 100
 # rows per block that make its neighbours worth having, and that blocks have where memory is ample
 _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
+# rows of the largest block with its halo, in means
+LARGEST_BLOCK = 1.25
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -48,10 +51,11 @@ def choose_block_rows(
     >>> choose_block_rows(8 * 10**9, 128, 4, 15, halo=4)
     100000
     >>> choose_block_rows(10**9, 128, 4, 15, halo=4)
-    65410
+    93632
     """
-    # the largest block has twice the rows of the mean, each with its halo: read, joined, searched
-    row = 2 * (halo * n_features * (2 * itemsize + 4) + n_neighbors * _BYTES_PER_LINK)
+    # rows with their halo are read, joined and searched; core rows may be twice the mean
+    rows = max(2.0, LARGEST_BLOCK * halo) * n_features * (2 * itemsize + 4)
+    row = int(rows + 2 * n_neighbors * _BYTES_PER_LINK)
     least = max(_MIN_BLOCK_ROWS, 10 * n_neighbors)
     return max(least, min(_MAX_BLOCK_ROWS, memory // row))
 

@@ -16,8 +16,8 @@ from prcut.merging import merge
 
 __all__ = ["find_optima", "improve", "search"]
 
-# a pass ends after so many moves without a new best, as a share of the fragments
-_PATIENCE = 0.25
+# a pass ends after so many moves without a new best, as a share of the fragments, and at most
+_PATIENCE, _MOST_PATIENCE = 0.25, 300
 # merging that minds balance from the first joins small fragments that share no edge; which share
 # of it is best differs from graph to graph
 _SHARES_OF_BALANCE = 1.0, 0.3, 0.1, 0.0
@@ -84,7 +84,8 @@ class _Moves:
         made: list[tuple[int, int]] = []
         change = least = 0.0
         n_best = 0
-        while len(made) - n_best <= _PATIENCE * n_fragments:
+        patience = min(_PATIENCE * n_fragments, _MOST_PATIENCE)
+        while len(made) - n_best <= patience:
             worth = self.entry + self.leave
             fragment = int(worth.argmin())
             if not np.isfinite(worth[fragment]):

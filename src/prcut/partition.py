@@ -121,8 +121,8 @@ def find_partition(
     if balance_weight is None:
         balance_weight = choose_balance(weight, draft.partition.labels, n_clusters)
     cost = _cost(weight, n_clusters, balance_weight)
-    n_starts = _fewer(_N_STARTS, _STARTED // n_clusters)
-    n_shakes = _fewer(_N_SHAKES, _SHAKEN // n_clusters)
+    n_starts = min(_N_STARTS, _STARTED // n_clusters)
+    n_shakes = min(_N_SHAKES, _SHAKEN // n_clusters)
     best = _refined(weight, draft.partition.labels, cost)
     rng = np.random.default_rng([seed, 1])
     all_fragments: list[np.ndarray] = []
@@ -163,7 +163,7 @@ def draft_partition(
     rng = np.random.default_rng(seed)
     fragments = _fragments(graph, n_clusters, rng)
     coarse = contract(weight, fragments)
-    optima = find_optima(coarse, cost, rng, _fewer(_N_LOOKS, _STARTED // n_clusters))
+    optima = find_optima(coarse, cost, rng, min(_N_LOOKS, _STARTED // n_clusters))
     best, *others = (labels[fragments] for labels, _ in optima)
     agreement = float(np.mean([adjusted_rand_score(best, other) for other in others] or [1.0]))
     found = _refined(weight, best, cost)
@@ -218,10 +218,6 @@ def tree_of_clusters(
 def _cost(weight: csr_array, n_clusters: int, balance_weight: float) -> ClusterCost:
     total = float(weight.data.sum(dtype=np.float64))
     return ClusterCost.of(weight.shape[0], total, n_clusters, balance_weight=balance_weight)
-
-
-def _fewer(number: int, affordable: int) -> int:
-    return min(number, max(1, affordable))
 
 
 def _fragments(graph: SimilarityGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:

@@ -5,6 +5,7 @@
     plan.json         what is fitted to what, and whether in memory or on disk
     graph/            in memory: the graph, mapped while it is trained on
     blocks/ pairs/    on disk: blocks of the graph, and pairs drawn from them
+    sample/           on disk: a run in memory on a sample of the rows
     checkpoint/       every start as it goes
     model/            the assigner that was kept
     history.parquet   its training, a row per ten steps
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,11 +35,13 @@ from torch import distributed
 import prcut
 from prcut.assigner import Assigner
 from prcut.blocks import BlockConfig, build_blocks, open_blocks
+from prcut.checkpoint import load_checkpoint
 from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fitting import (
     Fit,
     FitConfig,
+    Taught,
     choose_device,
     choose_graph,
     choose_n_neighbors,
@@ -55,7 +59,7 @@ from prcut.partition import Partition
 from prcut.processes import this_place
 from prcut.progress import Progress
 from prcut.similarity import Similarity, build_graph
-from prcut.sources import Source, open_source, read_all
+from prcut.sources import Source, open_source, read_all, sample_rows
 from prcut.status import StatusWriter, training_progress
 from prcut.storage import Folder, check_format, plan_key
 from prcut.train_state import Record, TrainState
@@ -70,7 +74,11 @@ _USABLE_MEMORY = 0.6
 # pairs on disk: as many as training sees, within these numbers per anchor
 _PAIRS_PER_ANCHOR = 4, 32
 # decided when a run begins, whatever the machine looks like when it is resumed
-_SETTLED = ("data", "mode", "block_rows")
+_SETTLED = ("data", "mode", "block_rows", "sample_rows")
+# on disk: rows that are searched, at least and for each cluster, and at least whatever the memory
+_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER, _LEAST_SAMPLE = 2**18, 200, 2**14
+# neighbours that the search of a sample may come to try
+_SAMPLE_NEIGHBORS = 100
 
 
 class GraphConfig(NamedTuple):
@@ -128,7 +136,8 @@ class _Run:
     data: Any
     graph: GraphConfig
     mode: Mode
-    block_rows: int
+    block_rows: int = 0
+    sample_rows: int = 0
 
     @property
     def folder(self) -> Folder:
@@ -207,9 +216,11 @@ def fit_run(
             begun = read_plan(folder)
             settled = {name: begun[name] for name in _SETTLED if name in begun}
         else:
-            mode, block_rows = _choose(source, graph, memory, must_be_on_disk=not is_here)
+            usable = _usable_memory(memory, is_shared=not is_here)
+            mode, block_rows = _choose(source, graph, usable, must_be_on_disk=not is_here)
             name = None if isinstance(data, np.ndarray) else _absolute(data)
             settled = {"data": name, "mode": mode, "block_rows": block_rows}
+            settled["sample_rows"] = _choose_sample(source, config.n_clusters, usable)
         folder.start(_describe(source, _settle(config, settled.get("mode"))) | settled)
     _wait()
     begun = read_plan(folder)
@@ -217,12 +228,18 @@ def fit_run(
     if (earlier := _finished(where)) is not None:
         _LOG.info("%s is finished already", where)
         return earlier
-    run = _Run(where, source, data, graph, begun["mode"], begun["block_rows"])
+    run = _Run(where, source, data, graph, begun["mode"], begun["block_rows"], begun["sample_rows"])
     engine = engine or Here()
     seconds: dict[str, float] = {}
     if run.mode == "disk":
+        tell = StatusWriter(where).also(on_progress)
         with _timed(seconds, "graph"):
-            _blocks_stage(run, config, engine, StatusWriter(where).also(on_progress))
+            _blocks_stage(run, config, engine, tell)
+        if config.solver == "search":
+            with _timed(seconds, "sample"):
+                fit_sample = partial(_fit_sample, run, config, device)
+                told = tell if _is_leader() else None
+                engine.run("sample", fit_sample, 1, total=run.sample_rows, on_progress=told)
     engine.train(partial(_train, run, config, device, seconds, on_record if is_here else None))
     result = _finished(where)
     if result is None:
@@ -253,7 +270,7 @@ def graph_run(
     _check_names(config)
     folder = Folder(path)
     _check_free(folder)
-    mode, block_rows = _begun_graph(folder) or _choose(source, config, memory)
+    mode, block_rows = _begun_graph(folder) or _choose(source, config, _usable_memory(memory))
     run = _Run(_absolute(path), source, data, config, mode, block_rows)
     if mode == "disk":
         build_blocks(data, path, _block_config(run), column=column, on_progress=on_progress)
@@ -316,7 +333,7 @@ def _check_free(folder: Folder) -> None:
 
 
 def _settle(config: FitConfig, mode: str | None) -> FitConfig:
-    """A graph on disk cannot be searched as a whole: there the assigner is trained."""
+    """A graph on disk cannot be searched as a whole: a sample is, and an assigner is trained."""
     if mode != "disk":
         return config
     if config.pairs != "walk":
@@ -324,7 +341,7 @@ def _settle(config: FitConfig, mode: str | None) -> FitConfig:
             f"pairs={config.pairs!r} (the paper's) needs the graph in memory, and it does not fit; "
             "raise memory or use preset='default'."
         )
-    return replace(config, solver="train")
+    return config
 
 
 def _absolute(path: str | Path) -> str:
@@ -353,13 +370,25 @@ def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
     }
 
 
+def _usable_memory(memory: int | None, *, is_shared: bool = False) -> int:
+    """Bytes that were given, or that are free; ``is_shared``: by a task on each CPU of a node."""
+    if memory is not None:
+        return memory
+    usable = int(_USABLE_MEMORY * available_memory())
+    return usable // (os.cpu_count() or 1) if is_shared else usable
+
+
+def _choose_sample(source: Source, n_clusters: int, usable: int) -> int:
+    """Rows of a sample that is searched."""
+    row = bytes_in_memory(1, source.n_features, source.dtype.itemsize, _SAMPLE_NEIGHBORS)
+    wanted = max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * n_clusters)
+    return min(source.n_samples, max(_LEAST_SAMPLE, n_clusters, min(wanted, usable // row)))
+
+
 def _choose(
-    source: Source, graph: GraphConfig, memory: int | None, *, must_be_on_disk: bool = False
+    source: Source, graph: GraphConfig, usable: int, *, must_be_on_disk: bool = False
 ) -> tuple[Mode, int]:
     """In memory or on disk, and the rows of a block."""
-    usable = int(_USABLE_MEMORY * available_memory()) if memory is None else memory
-    if must_be_on_disk and memory is None:  # a node runs a task on each of its CPUs
-        usable //= os.cpu_count() or 1
     sizes = source.n_features, source.dtype.itemsize, graph.n_neighbors
     n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     needed = bytes_in_memory(source.n_samples, *sizes, n_processes=n_processes)
@@ -433,10 +462,43 @@ def _fit(
             # what is written are the labels that the model gives
             return measure_fit(fit, graph, features)
     shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
+    taught = None
+    if config.solver == "search":
+        taught, balance_weight = _open_sample(run, config)
+        # one start beside what was found; and both are weighed alike
+        weighed = replace(config.train, balance_weight=balance_weight)
+        config = replace(config, solver="train", n_init=1, train=weighed)
     with _timed(seconds, "training"):
         return fit_shards(
-            shards, blocks, config, device=device, checkpoint=checkpoint, on_record=on_record
+            shards,
+            blocks,
+            config,
+            device=device,
+            checkpoint=checkpoint,
+            on_record=on_record,
+            taught=taught,
         )
+
+
+def _fit_sample(
+    run: _Run, config: FitConfig, device: str, _: int, advance: Callable[[int], None]
+) -> None:
+    """A run in memory on rows of the whole source."""
+    rows = sample_rows(run.source, run.sample_rows, [config.train.seed, 7])
+    # so many that they fit
+    fit_run(rows, f"{run.path}/sample", config, memory=sys.maxsize, device=device)
+    advance(run.sample_rows)
+
+
+def _open_sample(run: _Run, config: FitConfig) -> tuple[Taught, float]:
+    """What a sample's run taught, and the balance weight it chose."""
+    model = load_model(f"{run.path}/sample/model")
+    balance_weight = float(model.description["result"]["balance_weight"])
+    teach = config.balanced(balance_weight).teach
+    assert isinstance(model.assigner, Assigner)  # noqa: S101
+    state = TrainState.start(model.assigner, teach)
+    load_checkpoint(Folder(f"{run.path}/sample/checkpoint/start-0"), model.assigner, state, teach)
+    return Taught(model.assigner, state), balance_weight
 
 
 def _graph_stage(run: _Run, fit: FitConfig) -> tuple[SimilarityGraph, np.ndarray, Partition | None]:
