@@ -31,9 +31,9 @@ def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path) -> None:
 def test_costs_grow_with_what_they_are_of() -> None:
     small, large = (Workload(n, 64, 100) for n in (10**7, 10**8))
     for one, ten in zip(plan_stages(small), plan_stages(large), strict=True):
-        if one.stage != "train":
+        if one.stage not in ("sample", "train"):
             assert 9 < ten.read / one.read < 11
-        assert ten.core_seconds > one.core_seconds
+        assert ten.core_seconds >= one.core_seconds
     slow = plan_stages(small, Rates(flops=1e9))
     assert sum(one.core_seconds for one in slow) > sum(
         one.core_seconds for one in plan_stages(small)

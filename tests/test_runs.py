@@ -126,8 +126,7 @@ def test_what_a_sample_taught_is_kept_where_training_is_worse(
     tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, labels = blobs
-    for name in ("_SAMPLE_ROWS", "_LEAST_SAMPLE"):
-        monkeypatch.setattr(library, name, 900)
+    monkeypatch.setattr(library, "choose_sample_rows", lambda *_: 900)
     options = config(max_steps=300)
     options = replace(options, train=replace(options.train, max_steps=10))
     result = fit_run(rows, tmp_path / "run", options, memory=1000, device="cpu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,7 +17,8 @@ import torch
 
 from prcut.datasets import cache_folder
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.memory import readable_bytes
+from prcut.fragments import choose_n_fragments
+from prcut.memory import bytes_in_memory, choose_sample_rows, readable_bytes
 from prcut.pair_shards import count_shards
 
 __all__ = ["Rates", "StageCost", "Workload", "calibrate", "plan_stages", "read_rates", "show_plan"]
@@ -26,6 +28,10 @@ _FILE = "rates.json"
 _ROW, _EDGE = 8, 8
 # bytes of a pair besides its features: weight, two node weights, two row numbers
 _PAIR = 4 + 8 + 16
+# the layer that a sample teaches
+_HIDDEN = 256
+# rows that are labelled to measure a partition, in core rows: most of a halo no edge leads to
+_LABELLED = 1.3
 # bytes of a row of labels, measured: Parquet packs id, label and confidence
 _LABEL = 12.5
 
@@ -43,6 +49,8 @@ class Rates(NamedTuple):
         Seconds to find the neighbours of a row, per feature and per square root of the rows.
     walk : float
         Seconds to draw a pair.
+    partition : float
+        Seconds to search clusters, per row and per two prices of a fragment in a cluster.
     """
 
     flops: float = 3e10
@@ -50,6 +58,7 @@ class Rates(NamedTuple):
     write_bytes: float = 3e8
     search: float = 2e-8
     walk: float = 4e-6
+    partition: float = 2e-4
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class Workload:
     pairs_per_anchor: int = 4
     max_steps: int = 600
     batch_size: int = 2048
-    n_init: int = 4
+    n_init: int = 1
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -102,6 +111,18 @@ class Workload:
         """Rows that look for neighbours."""
         share = self.anchors or min(1.0, max(0.1, 1e6 / self.n_samples))
         return share * self.n_samples
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows that are searched in memory."""
+        sizes = self.n_samples, self.n_features, self.itemsize, self.n_clusters
+        return choose_sample_rows(sys.maxsize, *sizes)
+
+    @property
+    def priced(self) -> float:
+        """What the search of a sample takes, in units of its rate."""
+        n_fragments = choose_n_fragments(self.sample_rows, self.n_clusters)
+        return self.sample_rows + n_fragments * self.n_clusters / 2
 
     @property
     def n_pairs(self) -> float:
@@ -137,7 +158,7 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
 
     >>> stages = plan_stages(Workload(10**9, 768, 10_000, itemsize=2))
     >>> [stage.stage for stage in stages]
-    ['scatter', 'gather', 'draw pairs', 'shuffle pairs', 'train', 'assign']
+    ['scatter', 'gather', 'draw pairs', 'shuffle pairs', 'sample', 'train', 'assign']
     >>> round(stages[0].read / 1e12, 2)
     1.54
     """
@@ -152,10 +173,12 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
     block = work.block_rows * work.copies
     seen = work.n_init * work.max_steps * work.batch_size
     steps_read = seen * (2 * row + 12)
-    # shards are read a second time for their checksums, blocks to measure every start
+    # shards are read a second time for their checksums, blocks to measure what a sample taught and
+    # every start
     epochs = math.ceil(seen / max(1, work.n_pairs)) if seen < work.n_pairs else seen / work.n_pairs
     checked = min(epochs, seen / work.n_pairs + work.n_init) * pairs
-    measured = work.n_init * (copied + edges)
+    measured = (1 + work.n_init) * (copied + edges)
+    sample = work.sample_rows
 
     def cost(
         stage: str, tasks: int, read: float, written: float, memory: float, cpu: float
@@ -165,6 +188,8 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
 
     n_shards = count_shards(int(work.n_pairs), d, work.itemsize)
     products = 2 * n_samples * d / rates.flops
+    # of the layer that a sample teaches
+    layers = 2 * n_samples * _HIDDEN * (d + k) / rates.flops
     return [
         cost(
             "scatter",
@@ -192,13 +217,22 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
         ),
         cost("shuffle pairs", n_shards, pairs, pairs, 3 * pairs / n_shards, 0.0),
         cost(
+            "sample",
+            1,
+            min(rows, 2**32),
+            sample * (row + 2 * work.n_neighbors * _EDGE),
+            bytes_in_memory(sample, d, work.itemsize, 2 * work.n_neighbors),
+            sample * d * math.sqrt(sample) * rates.search + work.priced * rates.partition,
+        ),
+        cost(
             "train",
             1,
             steps_read + checked + measured,
-            2 * 3 * 4 * (d + k) * 256,
-            16 * (d + k) * 256 + 4 * work.batch_size * 2 * k * 3,
-            # forward and backward of both ends, and the labels of all rows of all blocks
-            seen * 2 * 3 * 2 * d * k / rates.flops + work.n_init * products * work.copies * k,
+            2 * 3 * 4 * (d + k) * _HIDDEN,
+            16 * (d + k) * _HIDDEN + 4 * work.batch_size * 2 * k * 3,
+            # forward and backward of both ends, and the labels of what edges lead to
+            seen * 2 * 3 * 2 * d * k / rates.flops
+            + _LABELLED * (layers + work.n_init * products * k),
         ),
         # ids are read and written too
         cost(
@@ -207,7 +241,7 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
             rows + n_samples * _ROW,
             n_samples * _LABEL,
             2**26,
-            products * k,
+            layers,
         ),
     ]
 
@@ -276,6 +310,7 @@ def _measure() -> Rates:
 
     from prcut.neighbors import find_neighbors
     from prcut.pairs import WalkPairs
+    from prcut.partition import find_partition
     from prcut.similarity import build_graph
     from prcut.storage import Folder
 
@@ -293,6 +328,10 @@ def _measure() -> Rates:
     finally:
         faiss.omp_set_num_threads(n_threads)
     walk = WalkPairs(graph, n_steps=8)
+    n_clusters = 20
+    start = time.process_time()
+    find_partition(graph, n_clusters)
+    searched = time.process_time() - start
     n_pairs = 100_000
     drawn = _seconds(lambda: walk.draw(n_pairs, torch.Generator().manual_seed(0)))
     with TemporaryDirectory() as path:
@@ -312,6 +351,7 @@ def _measure() -> Rates:
         write_bytes=content.nbytes / written,
         search=found / (n_rows * n_features * math.sqrt(n_rows)),
         walk=drawn / n_pairs,
+        partition=searched / Workload(n_rows, n_features, n_clusters).priced,
     )
 
 

@@ -20,7 +20,7 @@ from torch import Generator, Tensor, distributed
 from prcut.assigner import Assigner
 from prcut.assignment import assign_labels
 from prcut.batches import GatheredPairs, PairStream, as_features, gather_rows
-from prcut.blocks import Blocks
+from prcut.blocks import Block, Blocks
 from prcut.cuts import cluster_cuts
 from prcut.errors import InvalidInputError
 from prcut.graph import SimilarityGraph
@@ -364,7 +364,7 @@ def fit_shards(
         rank, world_size = this_place()
         for number in range(rank, len(blocks), world_size):
             block = blocks[number]
-            labels = torch.from_numpy(assign_labels(assigner, block.features))
+            labels = torch.from_numpy(_edge_labels(assigner, block))
             yield _Part(block.graph(similarity), labels, block.n_core)
 
     def measure(assigner: Assigner) -> _Score:
@@ -376,6 +376,15 @@ def fit_shards(
         _LOG.info("what was found on a sample: objective %.4f", found.objective)
     problem = _Problem(shards, make, measure)
     return _best_start(problem, config, torch.device(device), checkpoint, on_record, found)
+
+
+def _edge_labels(assigner: Assigner, block: Block) -> np.ndarray:
+    """Labels of core rows and of all that an edge leads to; most of a halo is neither."""
+    is_seen = np.arange(len(block.features)) < block.n_core
+    is_seen[block.neighbors[block.neighbors >= 0]] = True
+    labels = np.zeros(len(is_seen), np.int64)
+    labels[is_seen] = assign_labels(assigner, block.features[is_seen])
+    return labels
 
 
 def _best_start(

@@ -15,6 +15,7 @@ __all__ = [
     "available_memory",
     "bytes_in_memory",
     "choose_block_rows",
+    "choose_sample_rows",
     "parse_bytes",
     "peak_memory",
     "readable_bytes",
@@ -24,6 +25,9 @@ __all__ = [
 _BYTES_PER_LINK = 100
 # rows per block that make its neighbours worth having, and that blocks have where memory is ample
 _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
+# rows of a sample that is searched, in all and for each cluster, and at least whatever the memory;
+# neighbours that its search may come to try
+_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER, _MIN_SAMPLE_ROWS, _SAMPLE_NEIGHBORS = 2**18, 200, 2**14, 100
 # rows of the largest block with its halo, in means
 LARGEST_BLOCK = 1.25
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -58,6 +62,19 @@ def choose_block_rows(
     row = int(rows + 2 * n_neighbors * _BYTES_PER_LINK)
     least = max(_MIN_BLOCK_ROWS, 10 * n_neighbors)
     return max(least, min(_MAX_BLOCK_ROWS, memory // row))
+
+
+def choose_sample_rows(
+    memory: int, n_samples: int, n_features: int, itemsize: int, n_clusters: int
+) -> int:
+    """Rows of a sample that tells the clusters, of no more than ``memory`` bytes with its graph.
+
+    >>> [choose_sample_rows(8 * 10**9, 10**9, 128, 4, k) for k in (10, 10_000)]
+    [262144, 725689]
+    """
+    wanted = max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * n_clusters)
+    row = bytes_in_memory(1, n_features, itemsize, _SAMPLE_NEIGHBORS)
+    return min(n_samples, max(_MIN_SAMPLE_ROWS, n_clusters, min(wanted, memory // row)))
 
 
 def available_memory(root: Path = Path("/")) -> int:

@@ -51,7 +51,13 @@ from prcut.fitting import (
 )
 from prcut.graph import SimilarityGraph
 from prcut.graph_folder import GRAPH_RECORD, load_graph, save_graph
-from prcut.memory import available_memory, bytes_in_memory, choose_block_rows, readable_bytes
+from prcut.memory import (
+    available_memory,
+    bytes_in_memory,
+    choose_block_rows,
+    choose_sample_rows,
+    readable_bytes,
+)
 from prcut.model_folder import load_model, save_model
 from prcut.neighbors import Metric
 from prcut.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
@@ -75,10 +81,6 @@ _USABLE_MEMORY = 0.6
 _PAIRS_PER_ANCHOR = 4, 32
 # decided when a run begins, whatever the machine looks like when it is resumed
 _SETTLED = ("data", "mode", "block_rows", "sample_rows")
-# on disk: rows that are searched, at least and for each cluster, and at least whatever the memory
-_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER, _LEAST_SAMPLE = 2**18, 200, 2**14
-# neighbours that the search of a sample may come to try
-_SAMPLE_NEIGHBORS = 100
 
 
 class GraphConfig(NamedTuple):
@@ -220,7 +222,8 @@ def fit_run(
             mode, block_rows = _choose(source, graph, usable, must_be_on_disk=not is_here)
             name = None if isinstance(data, np.ndarray) else _absolute(data)
             settled = {"data": name, "mode": mode, "block_rows": block_rows}
-            settled["sample_rows"] = _choose_sample(source, config.n_clusters, usable)
+            sizes = source.n_samples, source.n_features, source.dtype.itemsize
+            settled["sample_rows"] = choose_sample_rows(usable, *sizes, config.n_clusters)
         folder.start(_describe(source, _settle(config, settled.get("mode"))) | settled)
     _wait()
     begun = read_plan(folder)
@@ -378,13 +381,6 @@ def _usable_memory(memory: int | None, *, is_shared: bool = False) -> int:
     return usable // (os.cpu_count() or 1) if is_shared else usable
 
 
-def _choose_sample(source: Source, n_clusters: int, usable: int) -> int:
-    """Rows of a sample that is searched."""
-    row = bytes_in_memory(1, source.n_features, source.dtype.itemsize, _SAMPLE_NEIGHBORS)
-    wanted = max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * n_clusters)
-    return min(source.n_samples, max(_LEAST_SAMPLE, n_clusters, min(wanted, usable // row)))
-
-
 def _choose(
     source: Source, graph: GraphConfig, usable: int, *, must_be_on_disk: bool = False
 ) -> tuple[Mode, int]:
@@ -464,7 +460,7 @@ def _fit(
     shards, blocks = open_pair_shards(f"{run.path}/pairs"), open_blocks(f"{run.path}/blocks")
     taught = None
     if config.solver == "search":
-        taught, balance_weight = _open_sample(run, config)
+        taught, balance_weight = _open_sample(run, config, device)
         # one start beside what was found; and both are weighed alike
         weighed = replace(config.train, balance_weight=balance_weight)
         config = replace(config, solver="train", n_init=1, train=weighed)
@@ -490,15 +486,16 @@ def _fit_sample(
     advance(run.sample_rows)
 
 
-def _open_sample(run: _Run, config: FitConfig) -> tuple[Taught, float]:
+def _open_sample(run: _Run, config: FitConfig, device: torch.device) -> tuple[Taught, float]:
     """What a sample's run taught, and the balance weight it chose."""
     model = load_model(f"{run.path}/sample/model")
     balance_weight = float(model.description["result"]["balance_weight"])
     teach = config.balanced(balance_weight).teach
     assert isinstance(model.assigner, Assigner)  # noqa: S101
-    state = TrainState.start(model.assigner, teach)
-    load_checkpoint(Folder(f"{run.path}/sample/checkpoint/start-0"), model.assigner, state, teach)
-    return Taught(model.assigner, state), balance_weight
+    assigner = model.assigner.to(device)
+    state = TrainState.start(assigner, teach)
+    load_checkpoint(Folder(f"{run.path}/sample/checkpoint/start-0"), assigner, state, teach)
+    return Taught(assigner, state), balance_weight
 
 
 def _graph_stage(run: _Run, fit: FitConfig) -> tuple[SimilarityGraph, np.ndarray, Partition | None]:
