@@ -69,6 +69,7 @@ from prcut.cli_shared import (
     echo,
     forgotten_if_refused,
     is_leader,
+    lack_of_room,
     load,
     log_file,
     messages_of,
@@ -94,7 +95,7 @@ __all__ = [
     "status",
 ]
 
-_DONE, _UNEXPECTED, _WRONG, _CORRUPT, _INTERRUPTED, _TERMINATED = 0, 1, 2, 3, 130, 143
+_DONE, _UNEXPECTED, _WRONG, _CORRUPT, _NO_ROOM, _INTERRUPTED, _TERMINATED = 0, 1, 2, 3, 4, 130, 143
 
 app = typer.Typer(
     name="prcut",
@@ -112,7 +113,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback(
     epilog="[bold]Exit codes[/bold]: 0 done · 1 unexpected error (PRCUT_DEBUG=1 shows where) · "
-    "2 wrong usage or input · 3 corrupt files · 130 interrupted · 143 terminated."
+    "2 wrong usage or input · 3 corrupt files · 4 disk or memory full · 130 interrupted · "
+    "143 terminated."
 )
 def _main(
     version: Annotated[
@@ -584,5 +586,7 @@ def _explain(error: Exception) -> tuple[int, str]:
         usage: Any = error
         command = usage.ctx.command_path if usage.ctx else "prcut"
         return _WRONG, f"{usage.format_message()} Try: {command} --help"
+    if (lack := lack_of_room(error)) is not None:
+        return _NO_ROOM, lack
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return _UNEXPECTED, f"{summary} (unexpected; PRCUT_DEBUG=1 shows where)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -26,6 +27,7 @@ __all__ = [
     "echo",
     "forgotten_if_refused",
     "is_leader",
+    "lack_of_room",
     "load",
     "log_file",
     "messages_of",
@@ -80,6 +82,18 @@ def messages_of(quiet: bool, again: str, log: Path | None = None) -> Iterator[Me
         except (KeyboardInterrupt, Terminated):
             messages.warn(f"interrupted; go on with: {again}")
             raise
+        except Exception as error:
+            if lack_of_room(error) is not None:
+                messages.warn(f"when there is room, go on with: {again}")
+            raise
+
+
+def lack_of_room(error: Exception) -> str | None:
+    """What is full, disk or memory, where that is what an error says."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "no space is left on the disk" + (f": {error.filename}" if error.filename else "")
+    is_memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+    return "out of memory; a smaller --memory takes less" if is_memory else None
 
 
 @contextmanager

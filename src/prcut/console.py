@@ -11,7 +11,7 @@ import signal
 import threading
 import traceback
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -50,7 +50,7 @@ class Messages:
 
         self.console = Console(stderr=True)
         self._quiet = quiet
-        self._file = None if log is None else logging.FileHandler(log, encoding="utf-8")
+        self._file = None if log is None else _LogFile(log, encoding="utf-8")
         self._stack = ExitStack()
 
     def __enter__(self) -> Messages:
@@ -128,6 +128,17 @@ class _ConsoleHandler(logging.Handler):
             text = f"{record.levelname.lower()}: {text}"
         style = "yellow" if record.levelno >= logging.WARNING else None
         self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+class _LogFile(logging.FileHandler):
+    """A log that a full disk does not interrupt: the error that matters is shown already."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 class _LogLines(io.TextIOBase):

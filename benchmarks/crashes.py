@@ -1,0 +1,360 @@
+"""A fault at every point of every stage of a run, and the run again: the same files as without.
+
+    python benchmarks/crashes.py            # all points of all stages
+    python benchmarks/crashes.py --quick    # one point of each stage
+
+Points: while a file is written, before it is flushed, before and after it gets its name. Faults:
+SIGKILL, SIGTERM, SIGINT, a full disk, no memory. After each, every file that can be seen is that of
+the undisturbed run, byte for byte; then the same command goes on, and ends with the same files.
+Ctrl-C and SIGTERM say how to go on.
+
+Then a disk that is really full (a small tmpfs, where mounting is allowed), a little larger each
+time, and address space that is really short (RLIMIT_AS), until the run ends.
+
+Commands run in forks of this process, which has imported everything: so hundreds take minutes.
+"""
+
+import argparse
+import errno
+import hashlib
+import itertools
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+import prcut.cluster
+import prcut.label_files
+import prcut.levels
+import prcut.runs  # noqa: F401
+from _verdict import verdict
+from prcut import storage
+from prcut.cli import main as prcut_main
+
+N_ROWS, N_FEATURES, N_CLUSTERS = 2100, 8, 4
+POINTS = ("write", "flush", "rename", "renamed")
+FAULTS = ("SIGKILL", "SIGTERM", "SIGINT", "disk", "memory")
+# files of a stage, by their path in the run folder
+ON_DISK = {
+    "plan": r"plan\.json",
+    "cells": r"blocks/centroids",
+    "scatter": r"blocks/exchange/",
+    "gather": r"blocks/block-",
+    "blocks": r"blocks/manifest",
+    "draw pairs": r"pairs/exchange/",
+    "shuffle pairs": r"pairs/shard-",
+    "sample's graph": r"sample/graph/",
+    "sample's checkpoint": r"sample/checkpoint/",
+    "sample's model": r"sample/model/",
+    "checkpoint": r"checkpoint/",
+    "model": r"model/",
+    "history": r"history",
+    "result": r"result\.json",
+    "labels": r"labels/",
+    "status": r"status/",
+}
+IN_MEMORY = {"graph": r"graph/", "search's checkpoint": r"checkpoint/", "search's model": r"model/"}
+OF_LEVELS = {
+    "first level": r"root/",
+    "split": r"exchange/",
+    "clusters": r"cluster-",
+    "tree": r"model/",
+}
+# after which a command is taken for hanging
+SECONDS = 300.0
+THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class Fault:
+    """Strikes once, at a point of a file that a pattern matches."""
+
+    def __init__(self, run: Path, pattern: str, point: str, fault: str, skip: int) -> None:
+        self.run, self.pattern, self.point, self.fault = run, re.compile(pattern), point, fault
+        self.left = skip
+
+    def arm(self) -> None:
+        """In the process that is to be struck."""
+        write, sync, replace = storage.Folder.write_bytes, storage._sync, os.replace
+
+        def write_bytes(folder: storage.Folder, name: str, pieces: object) -> object:
+            return write(folder, name, self._cut(f"{folder.path}/{name}", pieces))  # type: ignore[arg-type]
+
+        def flush(path: str) -> None:
+            # a file is flushed under its temporary name: .name.token.prcut-tmp
+            folder, name = os.path.split(path)
+            if name.endswith("prcut-tmp"):
+                self.strike("flush", f"{folder}/{name[1:].rsplit('.', 2)[0]}")
+            sync(path)
+
+        def rename(source: str, target: str) -> None:
+            self.strike("rename", target)
+            replace(source, target)
+            self.strike("renamed", target)
+
+        storage.Folder.write_bytes = write_bytes  # type: ignore[method-assign,assignment]
+        storage._sync = flush
+        os.replace = rename  # type: ignore[assignment]
+
+    def _cut(self, path: str, pieces):  # type: ignore[no-untyped-def]
+        for piece in pieces:
+            half = len(piece) // 2
+            yield piece[:half]
+            self.strike("write", path)
+            yield piece[half:]
+
+    def strike(self, point: str, path: str) -> None:
+        """Here, if this is where."""
+        inside = os.path.relpath(path, self.run)
+        if point != self.point or not self.pattern.match(inside):
+            return
+        if self.left > 0:
+            self.left -= 1
+            return
+        self.left = sys.maxsize
+        (self.run.parent / "struck").touch()
+        if self.fault == "disk":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if self.fault == "memory":
+            raise MemoryError
+        os.kill(os.getpid(), signal.Signals[self.fault])
+
+
+def command(data: Path, run: Path, kind: str) -> list[str]:
+    """What is run."""
+    options = {
+        "disk": f"-k {N_CLUSTERS} --memory 1M",
+        "memory": f"-k {N_CLUSTERS}",
+        "levels": "--levels 2,2",
+    }[kind]
+    words = f"{options} --column e --id-column id --steps 40 --save-every 10 --device cpu --resume"
+    return ["fit", str(data), "--out", str(run), *words.split(), "-q"]
+
+
+def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None = None) -> int:
+    """Exit code of a command, negative for a signal."""
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            with log.open("w") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+            faiss.omp_set_num_threads(1)
+            torch.set_num_threads(1)
+            if prepare is not None:
+                prepare()
+            code = prcut_main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return -999
+
+
+def contents(run: Path) -> dict[str, str]:
+    """Checksums of what a run made; times are left out."""
+    found = {}
+    for path in sorted(run.rglob("*")):
+        name = str(path.relative_to(run))
+        if not path.is_file() or name == "log.txt" or "status/" in name:
+            continue
+        content = path.read_bytes()
+        if path.name in ("result.json", "config.json"):
+            content = without_seconds(content)
+        found[name] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def without_seconds(content: bytes) -> bytes:
+    record = json.loads(content)
+    for part in (record, record.get("result", {}), record.get("description", {}).get("result", {})):
+        part.pop("seconds", None)
+    record.pop("files", None)
+    return json.dumps(record, sort_keys=True).encode()
+
+
+def same(expected: dict[str, str], found: dict[str, str], *, is_whole: bool) -> list[str]:
+    """Names that differ; of a run that is not whole only those that both have."""
+    names = expected.keys() | found.keys() if is_whole else expected.keys() & found.keys()
+    return sorted(
+        name
+        for name in names
+        # the one file that changes as a run goes, each time whole
+        if expected.get(name) != found.get(name)
+        and (is_whole or not name.endswith("checkpoint.json"))
+    )
+
+
+class Trials:
+    """Runs that are struck, against one that is not."""
+
+    def __init__(self, place: Path, data: Path) -> None:
+        self.place, self.data = place, data
+        self.short: list[str] = []
+        self.n_done = self.n_missed = 0
+        self.expected: dict[str, dict[str, str]] = {}
+        for kind in ("disk", "memory", "levels"):
+            run = place / f"calm-{kind}" / "run"
+            run.parent.mkdir()
+            if code := in_fork(command(data, run, kind), run.parent / "log"):
+                raise RuntimeError(f"{kind}: exit {code}: {(run.parent / 'log').read_text()}")
+            self.expected[kind] = contents(run)
+
+    def strike(self, kind: str, stage: str, pattern: str, point: str, fault: str) -> None:
+        """One fault, and the run again."""
+        what = f"{stage}, {point}, {fault}"
+        for skip in (1, 0):
+            home = Path(tempfile.mkdtemp(dir=self.place))
+            run, log = home / "run", home / "log"
+            arguments = command(self.data, run, kind)
+            code = in_fork(arguments, log, Fault(run, pattern, point, fault, skip).arm)
+            if (home / "struck").exists():
+                break
+            shutil.rmtree(home)
+        else:
+            self.n_missed += 1
+            print(f"{what}: there is no such point")
+            return
+        words = log.read_text()
+        wanted = {"SIGKILL": -9, "SIGTERM": 143, "SIGINT": 130}.get(fault, 4)
+        if code != wanted:
+            self.short.append(f"{what}: exit {code}, not {wanted}: {words[-300:]}")
+        if "Traceback" in words:
+            self.short.append(f"{what}: a traceback")
+        if fault != "SIGKILL" and "go on with: prcut fit" not in words:
+            self.short.append(f"{what}: nothing said of how to go on: {words[-300:]}")
+        if differ := same(self.expected[kind], contents(run), is_whole=False):
+            self.short.append(f"{what}: {differ[0]} could be seen and was not whole")
+        self.finish(what, kind, run, log)
+        shutil.rmtree(home)
+
+    def finish(self, what: str, kind: str, run: Path, log: Path) -> None:
+        """The same command again, which must end as the calm run did."""
+        self.n_done += 1
+        if code := in_fork(command(self.data, run, kind), log):
+            self.short.append(f"{what}: run again, exit {code}: {log.read_text()[-300:]}")
+        elif differ := same(self.expected[kind], contents(run), is_whole=True):
+            self.short.append(f"{what}: run again, {len(differ)} files differ, as {differ[0]}")
+        if left := [path.name for path in run.rglob("*prcut-tmp")]:
+            self.short.append(f"{what}: run again, {left[0]} is left")
+
+    def fill_disk(self, step: int) -> None:
+        """A disk of a few bytes more each time, until the run fits."""
+        home = self.place / "small"
+        home.mkdir()
+        size = step
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(home)]
+        can_mount = shutil.which("mount") is not None
+        if not can_mount or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603
+            print("full disk: mounting is not allowed here; left out")
+            return
+        run, log = home / "run", self.place / "small.log"
+        n_full = 0
+        try:
+            while code := in_fork(command(self.data, run, "disk"), log):
+                words = log.read_text()
+                if code != 4 or "Traceback" in words:
+                    self.short.append(f"full disk of {size}: exit {code}: {words[-300:]}")
+                    break
+                n_full += 1
+                size += step
+                remount = ["mount", "-o", f"remount,size={size}", str(home)]
+                subprocess.run(remount, check=True)  # noqa: S603
+            print(f"full disk: {n_full} times, until the run ended with {size / 1e6:.1f} MB")
+            self.finish("full disk", "disk", run, log)
+        finally:
+            subprocess.run(["umount", str(home)], check=True)  # noqa: S603, S607
+
+    def starve(self, step: int) -> None:
+        """Some address space more each time, until the run ends."""
+        run, log = self.place / "starved" / "run", self.place / "starved.log"
+        run.parent.mkdir()
+        status = Path("/proc/self/status").read_text()
+        has = 1024 * int(re.search(r"VmSize:\s+(\d+)", status)[1])  # type: ignore[index]
+        for number in itertools.count():
+            most = has + number * step
+
+            def limit(most: int = most) -> None:
+                resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+            code = in_fork(command(self.data, run, "disk"), log, limit)
+            words = log.read_text()
+            if code == 0:
+                break
+            if code not in (1, 4) or "Traceback" in words:
+                self.short.append(f"no memory ({number} steps): exit {code}: {words[-300:]}")
+                break
+        print(f"no memory: {number} times, until the run ended with {number * step / 1e6:.0f} MB")
+        self.finish("no memory", "disk", run, log)
+
+
+def write_data(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 4, (N_CLUSTERS, N_FEATURES))
+    folder.mkdir()
+    for number, ids in enumerate(np.array_split(np.arange(N_ROWS), 3)):
+        rows = centres[rng.integers(N_CLUSTERS, size=len(ids))]
+        rows = (rows + rng.normal(size=rows.shape)).astype(np.float32)
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), N_FEATURES)
+        pq.write_table(pa.table({"id": ids, "e": lists}), folder / f"{number}.parquet")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    chance = random.Random(args.seed)  # noqa: S311
+    kinds = {"disk": ON_DISK, "memory": IN_MEMORY, "levels": OF_LEVELS}
+    cases = [
+        (kind, stage, pattern, point, fault)
+        for kind, stages in kinds.items()
+        for stage, pattern in stages.items()
+        for point in POINTS
+        for fault in FAULTS
+    ]
+    if args.quick:
+        of_stage = itertools.groupby(cases, key=lambda case: case[:2])
+        cases = chance.sample([chance.choice(list(group)) for _, group in of_stage], 8)
+    with tempfile.TemporaryDirectory() as folder:
+        write_data(Path(folder) / "data")
+        trials = Trials(Path(folder), Path(folder) / "data")
+        for case in cases:
+            trials.strike(*case)
+        trials.fill_disk(2_000_000 if args.quick else 400_000)
+        trials.starve(80_000_000 if args.quick else 20_000_000)
+    print(f"{trials.n_done} runs were struck and run again, {trials.n_missed} points do not exist")
+    return verdict(trials.short, "after every fault the run ends with the same files")
+
+
+if __name__ == "__main__":
+    # OpenBLAS waits for ever for threads that it had no memory to start
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | THREADS)  # noqa: S606
+    sys.exit(main())
