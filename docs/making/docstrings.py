@@ -63,6 +63,7 @@ def _find(path: str, modules: Any) -> str | None:
     if path.rpartition(".")[2].startswith("_"):
         return None
     try:
-        return str(modules[path].canonical_path)
+        found = modules[path]
+        return None if found.is_module else str(found.canonical_path)
     except Exception:  # noqa: BLE001  # griffe's own kinds of not found
         return None

@@ -1,6 +1,6 @@
 """The figures of the documents, each drawn by the functions it is about.
 
-    python docs/making/figures.py           # the README's picture, from the committed results
+    python docs/making/figures.py           # the README's picture and table, from the results
     python docs/making/figures.py FOLDER    # all of them, light and dark
 
 The site draws them anew at every build; only the README's picture is committed.
@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -22,9 +21,9 @@ import numpy as np
 import torch
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from peers import SHOWN, TITLES, peer_points, write_readme_table
 
 ROOT = Path(__file__).parent.parent.parent
-RESULTS = ROOT / "benchmarks/results"
 README_PICTURE = ROOT / "docs/peers.svg"
 
 
@@ -377,46 +376,7 @@ def _costs_of_merges() -> np.ndarray:
 
 # -- the peers -----------------------------------------------------------------------------------
 
-_SHOWN = {
-    "prcut": "PRCut",
-    "leiden_k": "Leiden at equal k",
-    "metis": "METIS",
-    "spectral_clustering": "SpectralClustering",
-    "evoc": "EVoC",
-    "faiss_kmeans": "k-means (FAISS)",
-    "umap_hdbscan": "UMAP + HDBSCAN",
-}
-_TITLES = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "usps": "USPS",
-    "coil20": "COIL-20",
-    "cifar10": "CIFAR-10, EfficientNet-lite0",
-    "banking77": "Banking77, MiniLM",
-    "clinc150": "CLINC150, MiniLM",
-    "stackoverflow": "StackOverflow, MiniLM",
-}
 _MARKERS = "osD^vPX"
-
-
-@functools.cache
-def peer_points() -> dict[str, dict[str, tuple[float, float]]]:
-    """Seconds and ACC, medians over seeds, per data set and method, from the committed records."""
-    from prcut.bench.mixing import newest_records
-    from prcut.bench.records import read_records
-    from prcut.bench.summary import run_seconds
-
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for table in ("table3", "table4"):
-        for record in newest_records(read_records(RESULTS / f"{table}.jsonl")):
-            if record.result.status == "done" and record.result.acc is not None:
-                key = record.spec.dataset, record.spec.method
-                found.setdefault(key, []).append((run_seconds(record), record.result.acc))
-    points: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in _TITLES}
-    for (dataset, method), runs in found.items():
-        seconds, acc = (median(values) for values in zip(*runs, strict=True))
-        points[dataset][method] = round(seconds, 3), round(acc, 4)
-    return points
 
 
 def peers(palette: Palette) -> Figure:
@@ -425,9 +385,9 @@ def peers(palette: Palette) -> Figure:
     panels = figure.subplots(2, 4)
     for axes, (dataset, points) in zip(panels.flat, peer_points().items(), strict=True):
         for method, (seconds, acc) in points.items():
-            if method not in _SHOWN and not method.startswith("prcut"):
+            if method not in SHOWN and not method.startswith("prcut"):
                 axes.scatter(seconds, acc, s=14, color=palette.faint, linewidths=0)
-        for number, method in reversed(list(enumerate(_SHOWN))):
+        for number, method in reversed(list(enumerate(SHOWN))):
             if method in points:
                 size = 75 if method == "prcut" else 30
                 color, marker = palette.series[number], _MARKERS[number]
@@ -442,12 +402,12 @@ def peers(palette: Palette) -> Figure:
         axes.grid(color=palette.faint, lw=0.5, alpha=0.5)
         axes.set_axisbelow(True)
         axes.tick_params(length=0, labelsize=8)
-        axes.set_title(_TITLES[dataset], fontsize=9)
+        axes.set_title(TITLES[dataset], fontsize=9)
     figure.supxlabel("seconds, graph included (one thread)", fontsize=9, color=palette.muted)
     figure.supylabel("accuracy (Hungarian)", fontsize=9, color=palette.muted)
     handles = [
         mpl.lines.Line2D([], [], ls="", marker=_MARKERS[n], color=palette.series[n], label=name)
-        for n, name in enumerate(_SHOWN.values())
+        for n, name in enumerate(SHOWN.values())
     ]
     handles.append(
         mpl.lines.Line2D([], [], ls="", marker="o", ms=4, color=palette.faint, label="other peers")
@@ -467,14 +427,15 @@ FIGURES: Figures = {
 }
 
 
-def write_readme_picture(path: Path = README_PICTURE) -> None:
+def write_readme_picture() -> None:
     """On white, with its numbers inside, which a test compares with the records."""
     numbers = json.dumps(peer_points())
-    path.write_bytes(as_svg(peers, LIGHT, facecolor=LIGHT.paper, description=numbers))
+    README_PICTURE.write_bytes(as_svg(peers, LIGHT, facecolor=LIGHT.paper, description=numbers))
 
 
 if __name__ == "__main__":
     write_readme_picture()
+    write_readme_table()
     if len(sys.argv) > 1:
         for name, content in all_figures().items():
             file = Path(sys.argv[1]) / name

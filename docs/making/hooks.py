@@ -8,6 +8,7 @@ from typing import Any
 import figures
 import layers
 import pages
+import peers
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
@@ -65,6 +66,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put in tables from committed results, the layers, and pictures of either palette."""
     markdown = _RESULT.sub(lambda found: pages.results(found[1]), markdown)
     markdown = markdown.replace("<!-- layers -->", layers.picture())
+    markdown = markdown.replace("<!-- peers table -->", peers.peers_table())
     return _PICTURE.sub(r"![\1](\2.svg#only-light)![\1](\2-dark.svg#only-dark)", markdown)
 
 

@@ -1,6 +1,7 @@
 """The picture of the layers, from the imports that are really there."""
 
 import ast
+import functools
 import html
 import re
 from collections import Counter
@@ -21,6 +22,7 @@ def modules() -> list[str]:
     return sorted(".".join(path.parts) for path in paths if path.name != "__init__")
 
 
+@functools.cache
 def layer_numbers() -> dict[str, int]:
     """Layer of every module (of the subpackage: ``"bench"``)."""
     for node in ast.parse(TABLE.read_text("utf-8")).body:
@@ -50,6 +52,7 @@ def imports(module: str) -> set[str]:
     return {name for name in found if name in known}
 
 
+@functools.cache
 def picture() -> str:
     """An SVG to stand in a page: bands of modules, and how many imports point down."""
     numbers, titles = layer_numbers(), layer_titles()

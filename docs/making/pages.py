@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import layers
@@ -123,7 +124,16 @@ def results(table: str) -> str:
     with tempfile.TemporaryDirectory() as folder:  # the summary is also written where it reads
         for path in RESULTS.glob("*.jsonl"):
             (Path(folder) / path.name).symlink_to(path)
-        return bench_table(table, BenchOptions(results=folder, summary_only=True))
+        summary = bench_table(table, BenchOptions(results=folder, summary_only=True))
+    return re.sub(r"^### (\w+) .*$", functools.partial(_with_picture, table), summary, flags=re.M)
+
+
+def _with_picture(table: str, heading: re.Match[str]) -> str:
+    """A heading, followed by the plot of its data set where there is one."""
+    name = f"{table}-{heading[1]}.svg"
+    if not (RESULTS / name).exists():
+        return heading[0]
+    return f"{heading[0]}\n\n![Accuracy against time, {heading[1]}](results/{name})"
 
 
 def result_pictures() -> dict[str, bytes]:
@@ -148,13 +158,14 @@ def gallery() -> dict[str, str | bytes]:
         "and draws is what came out of it. All use data that comes with scikit-learn, or make "
         "their own.\n",
     ]
-    for path in examples():
+    with ThreadPoolExecutor(2) as pool:  # each is a process of its own, of one thread
+        outcomes = dict(zip(examples(), pool.map(run_example, examples()), strict=True))
+    for path, (printed, pictures) in outcomes.items():
         title, _, prose = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition(
             "\n"
         )
         title = title.rstrip(".")
         prose = re.sub(r"\n {4}(python .*)", r"\n```text\n\1\n```", prose.strip())
-        printed, pictures = run_example(path)
         page = [f"# {title}\n", prose, ""]
         for name, content in pictures.items():
             made[f"gallery/{path.stem}-{name}"] = content
@@ -176,7 +187,7 @@ def run_example(path: Path) -> tuple[str, dict[str, bytes]]:
         run = subprocess.run(  # noqa: S603
             [sys.executable, "-W", "error::FutureWarning", path],
             cwd=folder,
-            env={**os.environ, "MPLBACKEND": "svg", "PYTHONPATH": source},
+            env={**os.environ, "MPLBACKEND": "svg", "OMP_NUM_THREADS": "1", "PYTHONPATH": source},
             capture_output=True,
             text=True,
             timeout=_EXAMPLE_SECONDS,
