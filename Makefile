@@ -16,7 +16,7 @@ test:
 
 # warnings are errors (mkdocs.yml); what is generated is made anew
 docs:
-	$(PYTHON) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
 
 # the pictures and tables that are committed, from the committed results
 figures:

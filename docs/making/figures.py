@@ -376,7 +376,7 @@ def _costs_of_merges() -> np.ndarray:
 
 # -- the peers -----------------------------------------------------------------------------------
 
-_MARKERS = "osD^vPX"
+_MARKERS = "o<sD^vPX"
 
 
 def peers(palette: Palette) -> Figure:
@@ -412,7 +412,7 @@ def peers(palette: Palette) -> Figure:
     handles.append(
         mpl.lines.Line2D([], [], ls="", marker="o", ms=4, color=palette.faint, label="other peers")
     )
-    figure.legend(handles=handles, loc="outside upper center", ncols=8, fontsize=8, columnspacing=1)
+    figure.legend(handles=handles, loc="outside upper center", ncols=9, fontsize=8, columnspacing=0.8, handletextpad=0)
     return figure
 
 
