@@ -34,7 +34,9 @@ def main() -> int:
     args = parser.parse_args()
     if args.quick:
         short = [*quick(), *summaries(write=False)]
-        return verdict(short, "no peer cuts the digits better, and the summaries are those of the results")
+        return verdict(
+            short, "no peer cuts the digits better, and the summaries are those of the results"
+        )
     short = []
     for name, claim in (("table1", table1), ("table2", table2)):
         path = RESULTS / f"{name}.jsonl"

@@ -1,8 +1,8 @@
 """Handwritten digits: what the clusters look like.
 
-Ten clusters of the 1,797 small images of scikit-learn, found from pixels without labels. Each row of the
-picture shows the eight images that the model is surest of in one cluster, and, at the end, the two it
-is least sure of. The labels serve for one line at the end only.
+Ten clusters of the 1,797 small images of scikit-learn, found from pixels without labels. Each row
+of the picture shows the eight images that the model is surest of in one cluster and, at the end,
+the two it is least sure of. The labels serve for one line at the end only.
 
     python examples/digits.py
 """
@@ -33,7 +33,8 @@ def main() -> None:
     print("rows in each cluster:", np.bincount(model.labels_))
     print(f"neighbours {model.n_neighbors_}, balance weight {model.balance_weight_:.2f}")
     print(f"ratio cut {model.ratio_cut_:.2f}, {model.score(pixels):.0%} better than by chance")
-    print(f"agreement with the labels (ARI) {adjusted_rand_score(digits.target, model.labels_):.2f}")
+    agreement = adjusted_rand_score(digits.target, model.labels_)
+    print(f"agreement with the labels (ARI) {agreement:.2f}")
 
 
 if __name__ == "__main__":

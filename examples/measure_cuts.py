@@ -1,7 +1,7 @@
 """Measure any clustering on one graph, with a certificate.
 
-The ratio cut of four clusterings of the same rows, measured on the same graph, and a lower bound that no
-partition into ten clusters can go below. The last line refines what k-means found, row by row.
+The ratio cut of four clusterings of the same rows, measured on the same graph, and a lower bound
+that no partition into ten clusters can go below. One is that of k-means, refined row by row.
 
     python examples/measure_cuts.py
 """

@@ -1,7 +1,7 @@
 """Two moons: clusters that are not round.
 
-k-means halves each moon, since it can only draw straight lines between centres. The graph runs along the
-moons. The colours behind the rows are what the assigner says of places where there are no rows.
+k-means halves each moon, since it can only draw straight lines between centres. The graph runs
+along the moons. The colours behind the rows are what a model says of places where there are none.
 
     python examples/moons.py
 """

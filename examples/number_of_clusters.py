@@ -1,7 +1,7 @@
 """How many clusters: read the merge tree.
 
-A fit with more clusters than there are groups, and what it costs to merge them again. The heights of
-the tree are costs: low merges join parts of one group, high ones join groups. Here there are six.
+A fit with more clusters than there are groups, and what it costs to merge them again. The heights
+of the tree are costs: low merges join parts of one group, high ones join groups. There are six.
 
     python examples/number_of_clusters.py
 """

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import pytest
 from sklearn.datasets import make_blobs
 
 import prcut.cli
+import prcut.fitting
+from prcut.train_state import TrainConfig, TrainState
+from prcut.training import train
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -64,9 +68,16 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tmp_path / "benchmarks/results",
         ignore=shutil.ignore_patterns("*.svg"),
     )
+    monkeypatch.setattr(prcut.fitting, "train", _train_shortly)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
+
+
+def _train_shortly(pairs: Any, assigner: Any, config: TrainConfig, **options: Any) -> TrainState:
+    """That blocks run is tested here; teaching an assigner for 600 steps is most of their time."""
+    config = replace(config, max_steps=min(config.max_steps, 60))
+    return train(pairs, assigner, config, **options)
 
 
 @pytest.mark.parametrize("page", with_blocks("python"))

@@ -65,5 +65,5 @@ def _find(path: str, modules: Any) -> str | None:
     try:
         found = modules[path]
         return None if found.is_module else str(found.canonical_path)
-    except Exception:  # noqa: BLE001  # griffe's own kinds of not found
+    except Exception:  # griffe's own kinds of not found
         return None

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+
 from peers import SHOWN, TITLES, peer_points, write_readme_table
 
 ROOT = Path(__file__).parent.parent.parent
@@ -99,7 +100,7 @@ def why_ratio_cut(palette: Palette) -> Figure:
     spiral = np.arange(14)[:, None] ** 0.5 * 0.26  # as the seeds of a sunflower
     angle = np.arange(14) * 2.4
     group = spiral * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    rows = np.concatenate([group - (1.15, 0), group + (1.15, 0), [[3.0, 0.5]]])
+    rows = np.concatenate([group - [1.15, 0], group + np.array([1.15, 0]), [[3.0, 0.5]]])
     near = np.argsort(np.linalg.norm(rows[:, None] - rows, axis=2), axis=1)
     neighbors = np.stack([[other for other in order[1:] if other != 28][:3] for order in near])
     neighbors[-1, 1:] = -1  # the last row hangs on one edge
@@ -412,7 +413,14 @@ def peers(palette: Palette) -> Figure:
     handles.append(
         mpl.lines.Line2D([], [], ls="", marker="o", ms=4, color=palette.faint, label="other peers")
     )
-    figure.legend(handles=handles, loc="outside upper center", ncols=9, fontsize=8, columnspacing=0.8, handletextpad=0)
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=9,
+        fontsize=8,
+        columnspacing=0.8,
+        handletextpad=0,
+    )
     return figure
 
 

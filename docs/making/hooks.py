@@ -5,18 +5,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
 import figures
 import layers
 import pages
 import peers
-from latex2mathml.converter import convert
-from mkdocs.structure.files import File, Files
 
 _RESULT = re.compile(r"<!-- results: (\w+) -->")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(((?:\.\./)*figures/[\w-]+)\.svg\)")
-_FORMULA = re.compile(
-    r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
-)
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # formulas in docstrings are written with their own characters
 _CHARACTERS = {
     "Σ": r"\sum ",
