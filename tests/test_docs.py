@@ -188,6 +188,22 @@ def test_the_readme_shows_the_committed_results() -> None:
     assert drawn == expected, "run `make figures`"
 
 
+def test_accuracies_in_the_text_are_those_of_the_results() -> None:
+    """Numbers such as .965; pages that cite other sources, or derive, are left out."""
+    results = "\n".join(
+        path.read_text("utf-8") for path in (ROOT / "benchmarks/results").glob("*.md")
+    )
+    cites = {"benchmarks.md", "cluster.md", "errata.md", "maths.md", "research-log.md"}
+    quoted = [
+        (page.name, number)
+        for page in PAGES
+        if page.name not in cites
+        for number in re.findall(r"(?<![\d\w])(\.\d{3})(?!\d)", page.read_text("utf-8"))
+    ]
+    assert len(quoted) > 70
+    assert [number for number in quoted if f"0{number[1]}" not in results] == []
+
+
 @pytest.mark.usefixtures("making")
 def test_usps_is_not_claimed() -> None:
     """The text beside the table says who is first, so the table must."""

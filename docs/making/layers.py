@@ -73,11 +73,8 @@ def picture() -> str:
             _arrow(shapes, y, f"imports {', '.join(parts)}")
             y += _BETWEEN
     label = "Layers of prcut: every import points down"
-    return (
-        f'<svg class="layers" viewBox="0 0 {_WIDTH:g} {y + 4:g}" role="img" aria-label="{label}">'
-        + "".join(shapes)
-        + "</svg>"
-    )
+    svg = f'<svg viewBox="0 0 {_WIDTH:g} {y + 4:g}" role="img" aria-label="{label}">'
+    return f'<div class="layers">{svg}{"".join(shapes)}</svg></div>'
 
 
 def _band(

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks/results"
 # its options are on the page of the commands
 _FACES = {"__main__", "cli", "cli_options", "cli_shared", "console", "display"}
-_HELP_COLUMNS = "96"
+_HELP_COLUMNS = "84"
 _EXAMPLE_SECONDS = 120
 
 
@@ -68,17 +68,13 @@ def documented_modules() -> list[str]:
 
 
 def modules_by_layer() -> dict[str, list[str]]:
-    """Modules under the titles of their layers, the top first."""
-    numbers = layers.layer_numbers()
-    titles = layers.layer_titles()
-    return {
-        titles[number].capitalize(): [
-            name
-            for name in documented_modules()
-            if numbers[name.split(".", maxsplit=1)[0]] == number
-        ]
+    """Modules under the titles of their layers, the top first; the benchmarks come last."""
+    numbers, titles, modules = layers.layer_numbers(), layers.layer_titles(), documented_modules()
+    found = {
+        titles[number].capitalize(): [name for name in modules if numbers.get(name) == number]
         for number in sorted(titles, reverse=True)
     }
+    return {**found, "Benchmarks": [name for name in modules if name.startswith("bench.")]}
 
 
 def module_page(name: str) -> str:
