@@ -105,6 +105,7 @@ def names_page() -> str:
         thing = getattr(prcut, name)
         first = (thing.__doc__ or "").strip().splitlines()[0]
         first = re.sub(r":math:`([^`]*)`", r"$\1$", first)
+        first = re.sub(r":\w+:`", "`", first)
         lines.append(f"| [`{name}`][{thing.__module__}.{name}] | {first} |")
     return "\n".join(lines) + "\n"
 
