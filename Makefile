@@ -14,9 +14,9 @@ types:
 test:
 	$(PYTHON) -m pytest -m "not slow"
 
-# warnings are errors (mkdocs.yml); what is generated is made anew
+# warnings are errors (mkdocs.yml), unless --quiet hides them; what is generated is made anew
 docs:
-	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
 
 # the pictures and tables that are committed, from the committed results
 figures:
