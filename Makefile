@@ -1,4 +1,4 @@
-.PHONY: check lint types test package
+.PHONY: check lint types test docs figures package
 
 PYTHON ?= python
 
@@ -13,6 +13,15 @@ types:
 
 test:
 	$(PYTHON) -m pytest -m "not slow"
+
+# warnings are errors (mkdocs.yml), unless --quiet hides them; what is generated is made anew
+docs:
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
+
+# the pictures and tables that are committed, from the committed results
+figures:
+	$(PYTHON) -m prcut bench peers --summary-only --plot >/dev/null
+	$(PYTHON) docs/making/figures.py
 
 package:
 	rm -rf dist

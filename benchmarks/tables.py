@@ -1,8 +1,8 @@
-"""The claims made from the committed results of `prcut bench`, and the page that shows them.
+"""The claims made from the committed results of `prcut bench`, and their summaries.
 
-    python benchmarks/tables.py             # read the results, check the claims and the page
-    python benchmarks/tables.py --write     # write the summaries and the docs page anew
-    python benchmarks/tables.py --quick     # run the small table, check it and the page
+    python benchmarks/tables.py             # read the results, check the claims and the summaries
+    python benchmarks/tables.py --write     # write the summaries anew
+    python benchmarks/tables.py --quick     # run the small table, check it and the summaries
 
 Runs are made by `prcut bench table1` and so on; here nothing is run but the small table.
 """
@@ -30,16 +30,18 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="run the table of the digits too")
-    parser.add_argument("--write", action="store_true", help="write summaries and docs page")
+    parser.add_argument("--write", action="store_true", help="write the summaries")
     args = parser.parse_args()
     if args.quick:
-        short = [*quick(), *page(write=False)]
-        return verdict(short, "no peer cuts the digits better, and the page shows the results")
+        short = [*quick(), *summaries(write=False)]
+        return verdict(
+            short, "no peer cuts the digits better, and the summaries are those of the results"
+        )
     short = []
     for name, claim in (("table1", table1), ("table2", table2)):
         path = RESULTS / f"{name}.jsonl"
         short += claim(done(path)) if path.exists() else [f"{path.name} is missing"]
-    short += page(write=args.write)
+    short += summaries(write=args.write)
     return verdict(
         short, "PRCut within .005 of cross-entropy (table 1), below SC's best RC (table 2)"
     )
@@ -84,18 +86,15 @@ def table2(records: list[RunRecord]) -> Iterator[str]:
             yield f"table 2, {graph}: RC {ours:.3f} >= {theirs:.3f}"
 
 
-def page(*, write: bool) -> Iterator[str]:
-    """Every `<!-- NAME -->` of the page is followed by the summary of that table."""
-    text = PAGE.read_text("utf-8")
-    for name in re.findall(r"<!-- (\w+) -->", text):
+def summaries(*, write: bool) -> Iterator[str]:
+    """Every table that the page shows has a summary beside its records, and it is theirs."""
+    for name in re.findall(r"<!-- results: (\w+) -->", PAGE.read_text("utf-8")):
+        path = RESULTS / f"{name}.md"
+        before = path.read_text("utf-8") if path.exists() else ""
         summary = bench_table(name, BenchOptions(results=str(RESULTS), summary_only=True))
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        part = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        text = part.sub(lambda _, s=summary, b=begin, e=end: f"{b}\n\n{s}\n{e}", text)
-    if write:
-        PAGE.write_text(text, "utf-8")
-    elif text != PAGE.read_text("utf-8"):
-        yield "docs/benchmarks.md is out of date: run with --write"
+        if summary != before and not write:
+            path.write_text(before, "utf-8")
+            yield f"{path.name} is out of date: run with --write"
 
 
 def quick() -> Iterator[str]:

@@ -233,11 +233,3 @@ def test_every_test_named_by_the_errata_exists() -> None:
     assert entries == [str(i) for i in range(1, 17)]
     tests = re.findall(r"^def (test_\w+)\(", (ROOT / "tests/test_errata.py").read_text(), re.M)
     assert {function for file, function in named if file == "test_errata.py"} == set(tests)
-
-
-def test_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})  # noqa: S102
-    assert re.search(r"ratio cut \d+\.\d+, 9\d% better than by chance", capsys.readouterr().out)

@@ -1,0 +1,89 @@
+"""What MkDocs does besides Markdown: pages and pictures made from the code, formulas as MathML."""
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+import figures
+import layers
+import pages
+import peers
+
+_RESULT = re.compile(r"<!-- results: (\w+) -->")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(((?:\.\./)*figures/[\w-]+)\.svg\)")
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+# formulas in docstrings are written with their own characters
+_CHARACTERS = {
+    "Σ": r"\sum ",
+    "∫": r"\int ",
+    "½": r"\frac{1}{2}",
+    "p̄": r"\bar{p}",
+    "−": "-",
+    "‖": r"\Vert ",
+    "⊤": r"\top ",
+    "∂": r"\partial ",
+    "∈": r"\in ",
+    "∝": r"\propto ",
+    "·": r"\cdot ",
+    "γ": r"\gamma ",
+    "ω": r"\omega ",
+}
+
+
+def on_config(config: Any) -> Any:
+    """Name the generated pages in the navigation."""
+    for entry in config.nav:
+        if "Gallery" in entry:
+            entry["Gallery"] += [f"gallery/{path.stem}.md" for path in pages.examples()]
+        if "Reference" in entry:
+            for title, modules in pages.modules_by_layer().items():
+                names = [{f"prcut.{name}": pages.module_page(name)} for name in modules]
+                entry["Reference"].append({title: names})
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what is made at every build and committed nowhere."""
+    made: dict[str, str | bytes] = {
+        "reference/index.md": pages.names_page(),
+        "reference/cli.md": pages.cli_page(),
+        **{pages.module_page(name): pages.module_text(name) for name in pages.documented_modules()},
+        **figures.all_figures(),
+        **pages.gallery(),
+        **pages.result_pictures(),
+    }
+    for path, content in made.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put in tables from committed results, the layers, and pictures of either palette."""
+    markdown = _RESULT.sub(lambda found: pages.results(found[1]), markdown)
+    markdown = markdown.replace("<!-- layers -->", layers.picture())
+    markdown = markdown.replace("<!-- peers table -->", peers.peers_table())
+    return _PICTURE.sub(r"![\1](\2.svg#only-light)![\1](\2-dark.svg#only-dark)", markdown)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw without a script."""
+    return _FORMULA.sub(_as_mathml, content)
+
+
+def _as_mathml(found: re.Match[str]) -> str:
+    formula = html.unescape(found[2]).strip()
+    for character, command in _CHARACTERS.items():
+        formula = formula.replace(character, command)
+    return str(convert(formula, display="block" if found[1] == "div" else "inline"))
+
+
+def on_post_build(config: Any) -> None:
+    """Refuse a site that would ask another server for anything."""
+    asked = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["'](?:https?:)?//""")
+    for path in Path(config.site_dir).rglob("*.html"):
+        for found in asked.finditer(path.read_text("utf-8")):
+            raise RuntimeError(f"{path}: {found[0]} is fetched from elsewhere")

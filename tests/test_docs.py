@@ -1,0 +1,263 @@
+"""The documents run: every Python block, every command; and what they say of the code is there."""
+
+import importlib
+import json
+import re
+import shlex
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import make_blobs
+
+import prcut.cli
+import prcut.fitting
+from prcut.train_state import TrainConfig, TrainState
+from prcut.training import train
+
+ROOT = Path(__file__).parent.parent
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "making"),
+]
+# a title that says why is what the reader of the site sees above a block that no test runs
+_BLOCK = re.compile(r"^( *)```(python|console)([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_NOT_RUN = re.compile(r'title="not run by the tests: (\w.*)"')
+# commands of a console block that belong to others
+_OTHERS = ("pip", "ray", "torchrun", "make")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The blocks of a page that run."""
+    return [
+        re.sub(f"^{indent}", "", code, flags=re.MULTILINE)
+        for indent, kind, title, code in _BLOCK.findall(page.read_text("utf-8"))
+        if kind == language and not _NOT_RUN.search(title)
+    ]
+
+
+def with_blocks(language: str) -> list[Any]:
+    return [
+        pytest.param(page, id=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if blocks(page, language)
+    ]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with small files of the names that the pages use."""
+    rows = make_blobs(400, n_features=8, centers=10, random_state=0)[0].astype(np.float32)
+    np.save(tmp_path / "embeddings.npy", rows)
+    (tmp_path / "parts").mkdir()
+    values = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 8)
+    table = pa.table({"id": np.arange(len(rows)), "embedding": values})
+    pq.write_table(table, tmp_path / "embeddings.parquet")
+    pq.write_table(table.slice(0, 50), tmp_path / "new.parquet")
+    for number in range(2):
+        pq.write_table(table.slice(200 * number, 200), tmp_path / f"parts/{number}.parquet")
+    shutil.copytree(
+        ROOT / "benchmarks/results",
+        tmp_path / "benchmarks/results",
+        ignore=shutil.ignore_patterns("*.svg"),
+    )
+    monkeypatch.setattr(prcut.fitting, "train", _train_shortly)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def _train_shortly(pairs: Any, assigner: Any, config: TrainConfig, **options: Any) -> TrainState:
+    """That blocks run is tested here; teaching an assigner for 600 steps is most of their time."""
+    config = replace(config, max_steps=min(config.max_steps, 60))
+    return train(pairs, assigner, config, **options)
+
+
+@pytest.mark.parametrize("page", with_blocks("python"))
+@pytest.mark.usefixtures("workplace")
+def test_python_blocks_run(page: Path) -> None:
+    """In order, in one namespace a page."""
+    given: dict[str, Any] = {"__name__": page.stem}
+    if page.name == "README.md":  # its three lines say what they are given by their names
+        given["X"], given["new_rows"] = np.split(np.load("embeddings.npy"), [350])
+    code = blocks(page, "python")
+    with warnings.catch_warnings():
+        if any("bertopic" in block for block in code):
+            pytest.importorskip("bertopic", reason="needs bertopic")
+            warnings.simplefilter("ignore")  # of its own dependencies
+        for block in code:
+            exec(compile(block, str(page), "exec"), given)  # noqa: S102
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    for block in blocks(page, "console"):
+        for line in block.splitlines():
+            assert line.startswith("$ "), f"{page.name}: {line!r} is neither command nor output"
+            words = shlex.split(line[2:], comments=True)
+            assert words[0] in ("prcut", *_OTHERS), line
+            if words[0] == "prcut":
+                yield words[1:]
+
+
+@pytest.mark.parametrize("page", with_blocks("console"))
+@pytest.mark.usefixtures("workplace")
+def test_commands_run(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments in commands(page):
+        code = prcut.cli.main(arguments)
+        assert code == 0, f"prcut {shlex.join(arguments)}: {capfd.readouterr().err}"
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    reasons = [
+        (page.name, found[1])
+        for page in PAGES
+        for _, _, title, _ in _BLOCK.findall(page.read_text("utf-8"))
+        if title.strip() and (found := _NOT_RUN.search(title))
+    ]
+    assert len(reasons) == 8, reasons
+    for page in PAGES:
+        for _, _, title, _ in _BLOCK.findall(page.read_text("utf-8")):
+            assert not title.strip() or _NOT_RUN.search(title), f"{page.name}: {title}"
+        # no other fence, such as ```py or ```bash, that nobody would run
+        fences = set(re.findall(r"^ *```(\w+)", page.read_text("utf-8"), re.MULTILINE))
+        assert fences <= {"python", "console", "text"}, page
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    named = {
+        (page.name, file, function)
+        for page in PAGES
+        for file, function in re.findall(r"`(test_\w+\.py)::(\w+)`", page.read_text("utf-8"))
+    }
+    assert len(named) > 40
+    for page, file, function in named:
+        assert f"def {function}(" in (ROOT / "tests" / file).read_text(), (page, function)
+
+
+def test_every_object_that_a_page_links_to_exists() -> None:
+    """Where MkDocs is not there to find out."""
+    for page in PAGES:
+        for path in re.findall(r"\]\[(prcut\.[\w.]+)\]", page.read_text("utf-8")):
+            module, _, name = path.rpartition(".")
+            assert hasattr(importlib.import_module(module), name), f"{page.name}: {path}"
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    targets = re.findall(r"\]\(([^)#]+)\)", text)
+    assert targets
+    for target in targets:
+        assert "//" not in target, "the README names no address that might change"
+        assert (ROOT / target).exists(), target
+
+
+def test_external_links_are_https() -> None:
+    for page in PAGES:
+        for address in re.findall(r"\]\((\w+:[^)]*)\)", page.read_text("utf-8")):
+            assert re.fullmatch(r"https://[\w.-]+\.\w+(/\S*)?", address), f"{page.name}: {address}"
+
+
+# -- what is made by docs/making -----------------------------------------------------------------
+
+
+@pytest.fixture
+def making(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs/making"))
+
+
+@pytest.mark.usefixtures("making")
+def test_the_readme_shows_the_committed_results() -> None:
+    peers = importlib.import_module("peers")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert peers.peers_table() in readme, "run `make figures`"
+    picture = (ROOT / "docs/peers.svg").read_text("utf-8")
+    found = re.search(r"<dc:description>(.*?)</dc:description>", picture, re.DOTALL)
+    assert found is not None
+    drawn = json.loads(found[1].replace("&quot;", '"'))
+    expected = {
+        dataset: {method: list(point) for method, point in points.items()}
+        for dataset, points in peers.peer_points().items()
+    }
+    assert drawn == expected, "run `make figures`"
+
+
+def test_accuracies_in_the_text_are_those_of_the_results() -> None:
+    """Numbers such as .965; pages that cite other sources, or derive, are left out."""
+    results = "\n".join(
+        path.read_text("utf-8") for path in (ROOT / "benchmarks/results").glob("*.md")
+    )
+    cites = {"benchmarks.md", "cluster.md", "errata.md", "maths.md", "research-log.md"}
+    quoted = [
+        (page.name, number)
+        for page in PAGES
+        if page.name not in cites
+        for number in re.findall(r"(?<![\d\w])(\.\d{3})(?!\d)", page.read_text("utf-8"))
+    ]
+    assert len(quoted) > 70
+    assert [number for number in quoted if f"0{number[1]}" not in results] == []
+
+
+@pytest.mark.usefixtures("making")
+def test_usps_is_not_claimed() -> None:
+    """The text beside the table says who is first, so the table must."""
+    points = importlib.import_module("peers").peer_points()
+    behind = [
+        dataset
+        for dataset, methods in points.items()
+        if methods["prcut"][1]
+        < max(acc for method, (_, acc) in methods.items() if not method.startswith("prcut"))
+    ]
+    assert behind == ["usps"]
+    assert points["usps"]["leiden"][1] > points["usps"]["prcut"][1]
+
+
+@pytest.mark.usefixtures("making")
+def test_the_help_of_every_command_is_on_the_page() -> None:
+    import typer
+
+    page = importlib.import_module("pages").cli_page()
+    names = typer.main.get_command(prcut.cli.app).commands  # type: ignore[attr-defined]
+    assert {"fit", "assign", "bench"} <= set(names)
+    for name, command in names.items():
+        assert f"## prcut {name}\n" in page
+        part = page.partition(f"## prcut {name}\n")[2].partition("\n## ")[0]
+        for parameter in command.params:
+            assert parameter.opts[-1] in part or parameter.metavar in part, (name, parameter.name)
+    assert "\x1b" not in page
+
+
+@pytest.mark.usefixtures("making")
+def test_the_picture_of_the_layers_has_every_module() -> None:
+    layers = importlib.import_module("layers")
+    table = importlib.import_module("test_package").LAYERS
+    assert layers.layer_numbers() == table
+    assert sorted(layers.layer_titles()) == sorted(set(table.values()))
+    picture = layers.picture()
+    for name in table:
+        assert name == "__main__" or f">{name}</text>" in picture, name
+    assert layers.imports("loss") == {"objective", "running_mass"}
+
+
+@pytest.mark.parametrize(
+    ("docstring", "markdown"),
+    [
+        ("See :func:`find_partition`.", "See <find_partition>."),
+        (":math:`p̄_i`", "$p̄_i$"),
+        ("A.\n\n.. math:: a\n    + b\n\nB.", "A.\n\n\n$$\na + b\n$$\n\nB."),
+        ("Files::\n\n    a.json\n", "Files:\n\n    a.json\n"),
+        ("One.\n\n>>> 1 + 1\n2", "One.\n\n```pycon\n>>> 1 + 1\n2\n```"),
+        ("Examples\n--------\n>>> 1 + 1\n2", "Examples\n--------\n>>> 1 + 1\n2"),
+    ],
+)
+@pytest.mark.usefixtures("making")
+def test_docstrings_become_markdown(docstring: str, markdown: str) -> None:
+    pytest.importorskip("griffe", reason="needs prcut[docs]")
+    docstrings = importlib.import_module("docstrings")
+    assert docstrings.as_markdown(docstring, lambda name: f"<{name}>") == markdown
