@@ -56,9 +56,10 @@ class StageStatus(NamedTuple):
             words.append(f"{self.running} tasks running")
         if self.failed:
             words.append(f"{self.failed} tasks failed")
-        words.append(f"{self.rows_per_second:,.0f} rows/s")
-        if self.state == "running":
-            words.append(f"{self.seconds_left:,.0f} s left")
+        if self.rows_per_second > 0:
+            words.append(f"{self.rows_per_second:,.0f} rows/s")
+            if self.state == "running":
+                words.append(f"{self.seconds_left:,.0f} s left")
         if self.state == "silent":
             words.append(f"last heard of {self.seconds_ago:,.0f} s ago: it may be dead")
         return f"{self.stage:<15} {self.state:<8} {', '.join(words)}"
