@@ -19,6 +19,8 @@ __all__ = ["RECORD_EVERY", "Record", "TrainConfig", "TrainState"]
 
 # steps between two records of the history; a record holds their mean
 RECORD_EVERY = 10
+# records that are all kept; twice as many are the most that there are
+_NEWEST = 5000
 # share of the steps in which the learning rate rises from 0
 _WARM_UP = 0.05
 
@@ -166,6 +168,12 @@ class TrainState:
         # fused: one pass over all weights, a third of the time at 768 × 1000
         optimizer = torch.optim.Adam(parameters, weight_decay=config.weight_decay, fused=True)
         return cls(mass, optimizer, 0, [])
+
+    def add(self, record: Record) -> None:
+        """Keep a record; of a very long run, fewer of the old ones the older they are."""
+        self.records.append(record)
+        if len(self.records) >= 2 * _NEWEST:
+            self.records = self.records[:-_NEWEST:2] + self.records[-_NEWEST:]
 
     @property
     def n_clusters(self) -> int:

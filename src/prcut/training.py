@@ -120,7 +120,7 @@ def train(
             sums += torch.stack([cut.detach(), imbalance.detach()])
             if state.step % RECORD_EVERY == 0:
                 record = _record(state.step, sums, factor, probs.detach(), node_weight)
-                state.records.append(record)
+                state.add(record)
                 sums.zero_()
                 if on_record is not None:
                     on_record(record)

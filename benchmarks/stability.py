@@ -1,0 +1,197 @@
+"""Numbers that can be relied on: the same again, for a very long time, in half precision, k = 5000.
+
+    python benchmarks/stability.py            # 1,000,000 optimizer steps: some half an hour
+    python benchmarks/stability.py --quick    # 20,000 steps
+
+1. The same seed gives the same labels again, in another process, and with one thread and two: the
+   estimator on the digits and on blobs, and a run on disk. With the same number of threads the
+   model is the same bit by bit; another number adds up in another order.
+2. Steps without end on a small problem: no NaN, no drift of the objective, memory flat.
+3. float16 rows give the clusters of float32 rows.
+4. k = 5000 trains without NaN, and its objective falls.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
+
+from _verdict import verdict
+from prcut import Assigner, PRCut, build_graph
+from prcut.assignment import assign_labels
+from prcut.batches import GatheredPairs
+from prcut.fitting import FitConfig
+from prcut.pairs import WalkPairs
+from prcut.runs import fit_run
+from prcut.train_state import Record, TrainConfig
+from prcut.training import train
+
+# growth of memory, and of the objective, over the last nine tenths of a long run
+MOST_GROWTH, MOST_DRIFT = 1.02, 1.02
+LEAST_SAME = 0.99
+
+
+def blobs(n_rows: int, n_features: int, n_clusters: int, noise: float = 0.6) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 1, (n_clusters, n_features))
+    rows = centres[rng.integers(n_clusters, size=n_rows)] + noise * rng.normal(
+        size=(n_rows, n_features)
+    )
+    return rows.astype(np.float32)
+
+
+# -- 1: again --------------------------------------------------------------------------------
+
+
+def labels_of_everything() -> dict[str, str]:
+    """Checksums of labels and of models, in this process."""
+    digest = {}
+    pixels = load_digits().data
+    for name, rows, n_clusters in (
+        ("digits", pixels[:, pixels.std(0) > 0], 10),
+        ("blobs", blobs(6000, 16, 30), 30),
+    ):
+        model = PRCut(n_clusters, random_state=0).fit(rows)
+        digest[f"{name}: labels"] = sha(model.labels_)
+        digest[f"{name}: predicted"] = sha(model.predict(rows))
+        digest[f"{name}: model"] = sha(model.predict_proba(rows))
+    rows = blobs(20_000, 16, 8)
+    with tempfile.TemporaryDirectory() as folder:
+        config = FitConfig.of("default", 8, max_steps=200)
+        found = fit_run(rows, Path(folder) / "run", config, memory=10**6, device="cpu")
+        digest["on disk: labels"] = sha(assign_labels(found.assigner, rows))
+        digest["on disk: model"] = sha((Path(folder) / "run/model/model.safetensors").read_bytes())
+    return digest
+
+
+def sha(content: bytes | np.ndarray) -> str:
+    whole = content.tobytes() if isinstance(content, np.ndarray) else content
+    return hashlib.sha256(whole).hexdigest()
+
+
+def again() -> list[str]:
+    """What differs between two runs with one thread and one with two."""
+    command = [sys.executable, __file__, "--labels"]
+    found = []
+    for n_threads in ("1", "1", "2"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = os.environ | dict.fromkeys(names, n_threads)
+        out = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603
+        found.append(json.loads(out.stdout.splitlines()[-1]))
+    first, second, threads = found
+    short = [f"{name} differs between two runs" for name in first if first[name] != second[name]]
+    for name in first:
+        is_same = first[name] == threads[name]
+        print(f"  {name:<18} again the same, {'the same' if is_same else 'another'} by two threads")
+        if not is_same and not name.endswith("model"):
+            short.append(f"{name} differs between one thread and two")
+    return short
+
+
+# -- 2: for long -----------------------------------------------------------------------------
+
+
+def resident() -> int:
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in x)
+    return int(line.split()[1]) * 1024
+
+
+def for_long(n_steps: int) -> list[str]:
+    rows = blobs(500, 4, 3)
+    pairs = GatheredPairs(WalkPairs(build_graph(rows, 10, max_components=3), n_steps=2), rows)
+    assigner = Assigner(4, 3, generator=torch.Generator().manual_seed(0))
+    config = TrainConfig(
+        n_steps, batch_size=64, schedule="constant", patience=None, n_streams=1, learning_rate=1e-3
+    )
+    seen: list[tuple[int, float, int]] = []
+    sums = [0.0, 0]
+
+    def note(record: Record) -> None:
+        sums[0] += record.objective
+        sums[1] += 1
+        if record.step % (n_steps // 10) == 0:
+            seen.append((record.step, sums[0] / sums[1], resident()))
+            sums[:] = [0.0, 0]
+
+    train(pairs, assigner, config, on_record=note)
+    for step, objective, memory in seen:
+        print(f"  {step:>9,} steps: objective {objective:.4f}, {memory / 1e6:.1f} MB", flush=True)
+    weights = torch.cat([part.detach().flatten() for part in assigner.parameters()])
+    growth, drift = (max(x[i] for x in seen) / seen[0][i] for i in (2, 1))
+    print(f"  memory grows by {growth:.4f}, the objective by {drift:.4f} at most")
+    short = []
+    if not (torch.isfinite(weights).all() and all(math.isfinite(x[1]) for x in seen)):
+        short.append("a long run ends in numbers that are not finite")
+    if growth > MOST_GROWTH:
+        short.append(f"memory grows by {growth:.4f} > {MOST_GROWTH}")
+    if drift > MOST_DRIFT:
+        short.append(f"the objective grows by {drift:.4f} > {MOST_DRIFT}")
+    return short
+
+
+# -- 3, 4 ------------------------------------------------------------------------------------
+
+
+def in_half_precision() -> list[str]:
+    rows = blobs(4000, 32, 10)
+    full, half = (
+        PRCut(10, random_state=0).fit(rows.astype(kind)) for kind in (np.float32, np.float16)
+    )
+    same = adjusted_rand_score(full.labels_, half.labels_)
+    is_finite = bool(np.isfinite(half.predict_proba(rows.astype(np.float16))).all())
+    print(f"  float16 and float32: adjusted Rand index {same:.4f}")
+    return [] if same >= LEAST_SAME and is_finite else [f"float16: ARI {same:.4f}, {is_finite=}"]
+
+
+def many_clusters(n_steps: int) -> list[str]:
+    n_clusters = 5000
+    rows = blobs(50_000, 16, n_clusters, noise=0.05)
+    pairs = GatheredPairs(WalkPairs(build_graph(rows, 8, max_components=10**6), n_steps=2), rows)
+    assigner = Assigner(16, n_clusters, generator=torch.Generator().manual_seed(0))
+    records: list[Record] = []
+    train(pairs, assigner, TrainConfig(n_steps, patience=None), on_record=records.append)
+    first, last = records[0], records[-1]
+    print(
+        f"  k = 5000: objective {first.objective:.0f} after {first.step} steps, "
+        f"{last.objective:.0f} after {last.step}"
+    )
+    probs = assigner.probs(torch.from_numpy(rows[:1000]))
+    is_finite = bool(torch.isfinite(probs).all()) and math.isfinite(last.objective)
+    if is_finite and last.objective < first.objective:
+        return []
+    return [f"k = 5000: objective from {first.objective} to {last.objective}, {is_finite=}"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser.add_argument("--labels", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.labels:
+        print(json.dumps(labels_of_everything()))
+        return 0
+    torch.set_num_threads(1)
+    short = []
+    print("again:")
+    short += again()
+    print("in half precision, and k = 5000:")
+    short += in_half_precision() + many_clusters(20 if args.quick else 200)
+    print("for long:")
+    short += for_long(20_000 if args.quick else 1_000_000)
+    return verdict(short, "the same again, and for long")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
