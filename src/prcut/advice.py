@@ -115,8 +115,9 @@ def _learning(inspection: Inspection) -> list[str]:
                 "raise max_steps (--steps) or the hidden layer (--hidden 512), or use labels_."
             )
     about, objective = inspection.about, inspection.history.get("objective")
-    is_trained = about.get("solver") == "train" and objective is not None
-    if is_trained and about.get("n_steps") == about.get("max_steps") and len(objective) >= 40:
+    if objective is None or about.get("solver") != "train" or len(objective) < 40:
+        return found
+    if about.get("n_steps") == about.get("max_steps"):
         tenth = len(objective) // 10
         before, last = np.mean(objective[-2 * tenth : -tenth]), np.mean(objective[-tenth:])
         fall = float((before - last) / max(abs(before), 1e-12))

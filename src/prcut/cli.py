@@ -37,8 +37,6 @@ from prcut.cli_options import (
     GraphNeighbors,
     Hidden,
     IdColumn,
-    ImagesOf,
-    LabelsOf,
     LearningRate,
     Levels,
     Memory,
@@ -49,26 +47,23 @@ from prcut.cli_options import (
     NInit,
     Preset,
     Quiet,
-    ReportFile,
     ResultsFolder,
     Resume,
-    RunData,
     RunFolder,
     SaveEvery,
-    SecondRun,
     Seed,
     Similarity,
     Solver,
     Split,
     Steps,
     SummaryOnly,
-    TextsOf,
     TimeLimit,
     Top,
     WalkLength,
     Workers,
     WriteLabels,
 )
+from prcut.cli_report import report
 from prcut.cli_shared import (
     check_run,
     command_again,
@@ -377,47 +372,7 @@ def info(
         typer.echo(f"{name:<{width}}  {value}")
 
 
-@app.command()
-def report(
-    ctx: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A finished run folder.")],
-    run_b: SecondRun = None,
-    out: ReportFile = None,
-    texts: TextsOf = None,
-    images: ImagesOf = None,
-    labels: LabelsOf = None,
-    data: RunData = None,
-    quiet: Quiet = False,
-) -> None:
-    """Show a run as one HTML file: map, sizes, cut, examples, warnings.
-
-    With RUN_B, what moved between two runs on the same rows. The file needs nothing else and asks
-    the network for nothing.
-
-    [bold]Examples[/bold]
-
-    prcut report run --texts text --labels intent
-
-    prcut report fashion --images 28x28 --labels classes.npy --out fashion.html
-
-    prcut report run another --out moved.html
-    """
-    name = "-".join(Path(one.rstrip("/")).name for one in (run, run_b) if one)
-    path = out or f"{name}.html"
-    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.report import write_report
-
-        write_report(
-            run,
-            path,
-            against=run_b,
-            data=data,
-            texts=texts,
-            images=images,
-            labels=labels,
-            on_progress=display.on_progress,
-        )
-    echo({"report": path})
+app.command()(report)
 
 
 @app.command()

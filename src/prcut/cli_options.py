@@ -30,9 +30,7 @@ __all__ = [
     "FirstRows",
     "GraphNeighbors",
     "Hidden",
-    "ImagesOf",
     "IdColumn",
-    "LabelsOf",
     "LearningRate",
     "Levels",
     "Memory",
@@ -44,11 +42,8 @@ __all__ = [
     "Preset",
     "Quiet",
     "ResultsFolder",
-    "ReportFile",
     "Resume",
-    "RunData",
     "RunFolder",
-    "SecondRun",
     "SaveEvery",
     "Seed",
     "Similarity",
@@ -56,7 +51,6 @@ __all__ = [
     "Split",
     "Steps",
     "SummaryOnly",
-    "TextsOf",
     "TimeLimit",
     "Top",
     "WalkLength",
@@ -274,48 +268,6 @@ SaveEvery = Annotated[
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="RUN_OR_MODEL", help="What `prcut fit` made.")]
-
-
-# -- options of `prcut report` ---------------------------------------------------------------
-
-SecondRun = Annotated[
-    str | None,
-    typer.Argument(metavar="RUN_B", help="Another run on the same rows: shows what moved."),
-]
-ReportFile = Annotated[
-    str | None,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="The page; by default the run's name + .html."
-    ),
-]
-RunData = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DATA", help="What was clustered, where the run does not say or it has moved."
-    ),
-]
-TextsOf = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN|FILE",
-        help="Texts of the rows: a column of the data, or a .txt or .npy file.",
-    ),
-]
-ImagesOf = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN|FILE|HxW",
-        help="Images of the rows: a column of PNG or JPEG bytes, a .npy file, or the shape, such "
-        "as 28x28, that the features themselves have.",
-    ),
-]
-LabelsOf = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN|FILE",
-        help="Classes of the rows, to compare with: a column of the data, or a .npy file.",
-    ),
-]
 
 
 # -- options of `prcut embed` ----------------------------------------------------------------

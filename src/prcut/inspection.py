@@ -36,7 +36,7 @@ from prcut.runs import read_plan
 from prcut.sources import Source, open_source
 from prcut.storage import Folder
 
-__all__ = ["Inspection", "RowExamples", "inspect_assigner", "inspect_run"]
+__all__ = ["Inspection", "RowExamples", "RowSource", "inspect_assigner", "inspect_run"]
 
 # rows read at a time, and those that directions and anchors of the map are drawn from
 _PIECE_ROWS, _SAMPLE_ROWS = 2**14, 6000
@@ -67,6 +67,24 @@ class RowExamples(NamedTuple):
     ambiguous: np.ndarray
     runner_up: np.ndarray
     confidence: np.ndarray
+
+
+class RowSource:
+    """Rows in memory as a source, also such as an array source refuses: sparse ones."""
+
+    def __init__(self, rows: Any) -> None:
+        self.array = rows
+        self.n_samples, self.n_features = rows.shape
+        self.dtype: np.dtype[Any] = np.dtype(np.float32)
+        self.fingerprint = ""
+        self.group_starts = np.empty(0, np.int64)
+
+    def read(self, start: int, stop: int) -> Any:
+        """Rows ``start:stop``."""
+        return self.array[start:stop]
+
+    def read_ids(self, start: int, stop: int) -> None:
+        """None: there are none."""
 
 
 @dataclass(frozen=True)
@@ -283,9 +301,9 @@ def inspect_assigner(
         )
     pieces = _pieces(source.n_samples, most_rows)
     n_seen = sum(stop - start for start, stop in pieces)
-    tell = _Teller("look", 2 * n_seen, on_progress)
     sample = _sample(source, pieces, np.random.default_rng([seed, 1]))
     projection = learn_projection(hidden_rows(assigner, sample), seed=seed)
+    tell = _Teller("look", 2 * n_seen, on_progress)
     labels, runner_up = np.empty(n_seen, np.int32), np.empty(n_seen, np.int32)
     confidence, distances = np.empty(n_seen, np.float32), np.empty(n_seen, np.float32)
     places = np.empty((n_seen, 2), np.float32)
@@ -295,7 +313,7 @@ def inspect_assigner(
         labels[seen], confidence[seen], runner_up[seen] = ranked
         reduced = projection.reduce(hidden_rows(assigner, features))
         sums.index_add_(0, torch.from_numpy(ranked.labels), torch.from_numpy(reduced).double())
-        tell(len(features))
+        tell(features.shape[0])
     sizes = np.bincount(labels, minlength=assigner.n_clusters)
     means = (sums.numpy() / np.maximum(sizes, 1)[:, None]).astype(np.float32)
     rng = np.random.default_rng([seed, 2])
@@ -303,7 +321,7 @@ def inspect_assigner(
         reduced = projection.reduce(hidden_rows(assigner, features))
         places[seen] = projection.place_reduced(reduced, rng)
         distances[seen] = np.linalg.norm(reduced - means[labels[seen]], axis=1)
-        tell(len(features))
+        tell(features.shape[0])
     return Inspection(
         name=name,
         source=source,

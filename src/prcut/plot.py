@@ -61,9 +61,8 @@ def cluster_colors(n_clusters: int) -> np.ndarray:
     (100, 3)
     """
     if n_clusters <= len(_TEN):
-        return np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in _TEN])[
-            :n_clusters
-        ]
+        few = [[int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in _TEN]
+        return np.array(few)[:n_clusters]
     number = np.arange(n_clusters)
     hue = 0.6 + number * np.pi * (3 - np.sqrt(5))
     lightness = np.array([0.64, 0.52, 0.76])[number % 3]
@@ -88,7 +87,10 @@ def cluster_colors(n_clusters: int) -> np.ndarray:
         ]
     )
     linear = np.clip((to_rgb @ cone).T, 0, 1)
-    return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    rgb: np.ndarray = np.where(
+        linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055
+    )
+    return rgb
 
 
 def density_image(
@@ -238,7 +240,7 @@ class ClusterMapDisplay(_Display):
 
 
 class ClusterSizesDisplay(_Display):
-    """Rows of every cluster: bars, or sorted sizes where clusters are many."""
+    """Rows of every cluster: bars, or sorted sizes where clusters are many; dashed, the mean."""
 
     def __init__(self, sizes: np.ndarray) -> None:
         self.sizes = np.asarray(sizes)
@@ -277,19 +279,7 @@ class ClusterSizesDisplay(_Display):
             )
             ax.set_xlabel("clusters, the largest first")
             ax.margins(x=0)
-        mean = self.sizes.mean()
-        ax.axhline(mean, color=_text_color(), lw=0.8, ls=(0, (4, 3)), alpha=0.7)
-        note = f"mean {mean:,.0f}"
-        ax.annotate(
-            note,
-            (1, mean),
-            (0, 2),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            fontsize=8,
-        )
+        ax.axhline(self.sizes.mean(), color=_text_color(), lw=0.8, ls=(0, (4, 3)), alpha=0.7)
         ax.set_ylabel("rows")
         _plain(ax)
         return self

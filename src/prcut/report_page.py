@@ -49,7 +49,7 @@ nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 14px 0 0; font-size
 a { color: var(--accent); text-decoration: none; } a:hover { text-decoration: underline; }
 section { background: var(--paper); border-radius: 12px; padding: 20px; margin: 18px 0;
   scroll-margin-top: 8px; box-shadow: 0 0 0 1px color-mix(in srgb, var(--lines) 45%, transparent); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(148px, 1fr)); gap: 10px;
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 10px;
   margin: 18px 0; padding: 0; }
 .tiles div { background: var(--paper); border-radius: 12px; padding: 12px 14px;
   box-shadow: 0 0 0 1px color-mix(in srgb, var(--lines) 45%, transparent); }
@@ -60,9 +60,12 @@ section { background: var(--paper); border-radius: 12px; padding: 20px; margin: 
 .warnings li { margin: 6px 0; max-width: 92ch; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr));
   gap: 22px; align-items: start; }
-figure { margin: 0; min-width: 0; } figure svg { display: block; width: 100%; height: auto;
-  max-width: 620px; margin: 0 auto; color: var(--ink); }
-figure.map svg { max-width: 760px; }
+.pair.wide-first { grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); }
+@media (min-width: 900px) { .pair.wide-first { grid-template-columns: 1.5fr 1fr; } }
+figure { margin: 0; min-width: 0; } figure + figure { margin-top: 20px; }
+figure svg { display: block; width: 100%; height: auto; max-width: 620px; margin: 0 auto;
+  color: var(--ink); }
+figure.map svg { max-width: 800px; }
 figcaption { margin-top: 8px; }
 svg text { font-family: inherit !important; }
 .scroll { overflow-x: auto; max-height: 560px; overflow-y: auto; }
@@ -72,6 +75,7 @@ th, td { text-align: left; padding: 5px 14px 5px 0; vertical-align: top; white-s
 thead th { color: var(--soft); font-weight: 600; font-size: .8rem; position: sticky; top: 0;
   background: var(--paper); }
 td.number, th.number { text-align: right; }
+.name { display: inline-block; max-width: 15em; white-space: normal; overflow-wrap: anywhere; }
 table.facts th { font-weight: 500; color: var(--soft); }
 table.facts td, td.wrap { white-space: normal; overflow-wrap: anywhere; }
 .chip { display: inline-block; min-width: 1.9em; padding: 0 .45em; border-radius: 6px;
@@ -82,12 +86,12 @@ table.facts td, td.wrap { white-space: normal; overflow-wrap: anywhere; }
 .cluster { border: 1px solid color-mix(in srgb, var(--lines) 70%, transparent);
   border-radius: 10px; padding: 14px; min-width: 0; }
 .cluster header { padding: 0; display: flex; gap: 8px; align-items: baseline; flex-wrap: wrap; }
-.cluster p { font-size: .85rem; color: var(--soft); margin: 6px 0 0; }
-.thumbs { display: grid; grid-template-columns: repeat(auto-fill, minmax(52px, 1fr)); gap: 6px;
-  list-style: none; margin: 0; padding: 0; font-size: .72rem; color: var(--soft); }
+.cluster p { overflow-wrap: anywhere; font-size: .85rem; color: var(--soft); margin: 6px 0 0; }
+.thumbs { display: grid; grid-template-columns: repeat(6, minmax(0, 1fr)); gap: 6px;
+  list-style: none; margin: 0; padding: 0; font-size: .68rem; color: var(--soft); }
 .thumbs img { display: block; width: 100%; aspect-ratio: 1; object-fit: contain;
   image-rendering: pixelated; border-radius: 4px; background: #000; }
-.thumbs span { display: block; text-align: center; white-space: nowrap; }
+.thumbs span { display: block; text-align: center; line-height: 1.25; }
 .texts { margin: 0; padding: 0; list-style: none; font-size: .88rem; }
 .texts li { padding: 4px 0; overflow-wrap: anywhere;
   border-bottom: 1px solid color-mix(in srgb, var(--lines) 35%, transparent); }
@@ -247,7 +251,7 @@ def draw(name: str, plot: Callable[[Any], Any], size: tuple[float, float], label
         **dict.fromkeys(inked, _INK),
         **dict.fromkeys(lined, _LINES),
     }
-    with mpl.rc_context(settings):
+    with mpl.rc_context(settings):  # type: ignore[arg-type,unused-ignore]  # names are checked
         drawn = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(drawn)
         plot(drawn.add_subplot())

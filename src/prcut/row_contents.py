@@ -134,7 +134,9 @@ def _features(source: Source, rows: np.ndarray) -> np.ndarray:
         return np.asarray(source.array[rows], np.float32)
     if isinstance(source, ParquetSource):
         return np.asarray(source.read_values(source.column, rows), np.float32)
-    return np.stack([source.read(row, row + 1)[0] for row in rows.tolist()])
+    picked = [source.read(row, row + 1) for row in rows.tolist()]
+    dense = [one if isinstance(one, np.ndarray) else one.toarray() for one in picked]
+    return np.concatenate(dense).astype(np.float32)
 
 
 def _as_images(values: np.ndarray) -> list[np.ndarray]:
