@@ -38,14 +38,14 @@ def _sizes(inspection: Inspection) -> list[str]:
     empty = np.flatnonzero(sizes == 0)
     if len(empty):
         found.append(
-            f"{len(empty)} of {n_clusters} clusters have no rows ({_list(empty)}): ask for "
+            f"{len(empty)} of {n_clusters} clusters without rows ({_list(empty)}): ask for "
             f"{n_clusters - len(empty)} clusters, or raise the balance weight (--balance)."
         )
     small = np.flatnonzero((sizes > 0) & (sizes < _NEARLY_EMPTY * n_rows / n_clusters))
     if len(small):
         found.append(
-            f"{len(small)} clusters have less than {_NEARLY_EMPTY:.0%} of the mean size "
-            f"({_list(small)}): look at their rows, which may be outliers or repeats to be "
+            f"{len(small)} of {n_clusters} clusters with less than {_NEARLY_EMPTY:.0%} of the mean "
+            f"size ({_list(small)}): look at their rows, which may be outliers or repeats to be "
             "dropped; fewer clusters or a higher balance weight (--balance) would dissolve them."
         )
     largest = int(sizes.argmax())

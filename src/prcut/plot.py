@@ -48,14 +48,15 @@ _ACCENT = "#3b7dd8"
 _MOST_NAMED = 40
 # pixels of a map's longer side; and from how many rows on a dot has which radius, in pixels
 _MAP_PIXELS = 640
+_MATRIX_PIXELS = 360
 _RADIUS = ((0, 4), (1000, 3), (5000, 2), (50_000, 1), (400_000, 0))
 
 
 def cluster_colors(n_clusters: int) -> np.ndarray:
     """Colours of clusters, float, shape (n_clusters, 3), of red, green and blue from 0 to 1.
 
-    Beyond ten, hues a golden angle apart, lighter and darker in turn (in the OKLab space, where
-    equal steps look equal).
+    Beyond ten, hues and lightnesses spread evenly (in the OKLab space, where equal steps look
+    equal).
 
     >>> cluster_colors(100).shape
     (100, 3)
@@ -63,10 +64,11 @@ def cluster_colors(n_clusters: int) -> np.ndarray:
     if n_clusters <= len(_TEN):
         few = [[int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)] for color in _TEN]
         return np.array(few)[:n_clusters]
+    # steps of the plastic number: no two of many points come near one another
     number = np.arange(n_clusters)
-    hue = 0.6 + number * np.pi * (3 - np.sqrt(5))
-    lightness = np.array([0.64, 0.52, 0.76])[number % 3]
-    chroma = np.array([0.15, 0.13, 0.12])[number // 3 % 3]
+    hue = 2 * np.pi * (0.1 + number / 1.324717957)
+    lightness = 0.5 + 0.27 * ((0.5 + number / 1.324717957**2) % 1)
+    chroma = 0.14
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)
     # Ottosson's OKLab to linear sRGB
     cone = (
@@ -236,7 +238,8 @@ class ClusterMapDisplay(_Display):
         halo = withStroke(linewidth=2.5, foreground=mpl.rcParams["axes.facecolor"])
         text = str(number) if self.names is None else self.names[number]
         style: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "path_effects": [halo]}
-        ax.text(*middle, text, ha="center", va="center", clip_on=True, **style)
+        drawn = ax.text(*middle, text, ha="center", va="center", clip_on=True, **style)
+        drawn.set_in_layout(False)  # maps of the same rows have the same size
 
 
 class ClusterSizesDisplay(_Display):
@@ -281,6 +284,7 @@ class ClusterSizesDisplay(_Display):
             ax.margins(x=0)
         ax.axhline(self.sizes.mean(), color=_text_color(), lw=0.8, ls=(0, (4, 3)), alpha=0.7)
         ax.set_ylabel("rows")
+        ax.yaxis.set_major_formatter("{x:,.0f}")
         _plain(ax)
         return self
 
@@ -553,8 +557,11 @@ def _matrix(
     rgb = to_rgb(color)
     shades = LinearSegmentedColormap.from_list("shades", [(*rgb, 0.04), (*rgb, 1.0)])
     n_lines, n_columns = values.shape
+    extent = -0.5, n_columns - 0.5, n_lines - 0.5, -0.5
+    values = _pooled(values)
     aspect = "equal" if max(values.shape) <= 2 * min(values.shape) else "auto"
-    picture = ax.imshow(values, cmap=shades, aspect=aspect, interpolation="none", vmin=0)
+    options: dict[str, Any] = {"aspect": aspect, "extent": extent, "interpolation": "none"}
+    picture = ax.imshow(values, cmap=shades, vmin=0, **options)
     ax.figure.colorbar(picture, ax=ax, label=label, shrink=0.8, pad=0.02).outline.set_visible(False)
     if n_lines <= 25:
         ax.set_yticks(range(n_lines), lines if lines is not None else range(n_lines), fontsize=8)
@@ -578,3 +585,12 @@ def _matrix(
             )
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
+
+
+def _pooled(values: np.ndarray) -> np.ndarray:
+    """The largest of every few lines and columns, where there are more than a picture can show."""
+    for axis, length in enumerate(values.shape):
+        if length > _MATRIX_PIXELS:
+            starts = np.linspace(0, length, _MATRIX_PIXELS, endpoint=False).astype(int)
+            values = np.fmax.reduceat(values, starts, axis=axis)
+    return values

@@ -31,7 +31,7 @@ from prcut.plot import (
 )
 from prcut.progress import Progress
 from prcut.report_comparison import comparison_page
-from prcut.report_page import chip, draw, figure, page, section, table, text
+from prcut.report_page import chip, draw, figure, page, percent, section, table, text
 from prcut.report_parts import (
     ClassScores,
     RowShower,
@@ -262,9 +262,10 @@ def _cut_section(one: Inspection, colors: np.ndarray) -> str:
     picture = draw(
         "cut", CutMatrixDisplay(one.links).plot, _SQUARE, "Weight between clusters as a matrix"
     )
+    much = "Less than 0.1%" if cut < 0.0005 else f"{cut:.1%}"
     caption = (
-        f"{cut:.1%} of the graph's weight lies between clusters. A line shows where the weight "
-        "that leaves a cluster goes, in per cent of all its weight."
+        f"{much} of the graph's weight lies between clusters. A line shows where the weight that "
+        "leaves a cluster goes, in per cent of all its weight."
     )
     return section(
         "cut",
@@ -285,7 +286,7 @@ def _neighbors(one: Inspection, colors: np.ndarray) -> str:
     order = np.argsort(-weight, axis=None)[:_PAIRS]
     pairs = [(int(i), int(j)) for i, j in zip(*np.unravel_index(order, weight.shape), strict=True)]
     lines = [
-        (chip(i, colors[i]), chip(j, colors[j]), f"{shares[i, j]:.1%}", f"{shares[j, i]:.1%}")
+        (chip(i, colors[i]), chip(j, colors[j]), percent(shares[i, j]), percent(shares[j, i]))
         for i, j in pairs
         if between[i, j] > 0
     ]
@@ -332,7 +333,9 @@ def _label_section(scores: ClassScores, colors: np.ndarray) -> str:
         rest = shared[i].copy()
         rest[j if j >= 0 else []] = 0
         away = int(rest.argmax())
-        elsewhere = f"{chip(away, colors[away])} {rest[away] / sizes[i]:.0%}" if rest[away] else ""
+        elsewhere = (
+            f"{chip(away, colors[away])} {percent(rest[away] / sizes[i])}" if rest[away] else ""
+        )
         mate = chip(j, colors[j]) if j >= 0 else "none"
         name = f'<span class="name">{text(scores.names[i])}</span>'
         lines.append((name, mate, f"{share:.0%}", elsewhere))
@@ -415,16 +418,16 @@ def _about_cluster(
     if shares is not None and one.n_clusters > 1:
         others = shares[cluster].copy()
         others[cluster] = 0
-        lines[0] += f", {others.sum():.0%} of its weight is cut"
+        lines[0] += f", {percent(others.sum())} of its weight is cut"
         near = [int(other) for other in np.argsort(-others)[:3] if others[other] >= 0.005]
         if near:
-            names = ", ".join(f"{chip(o, colors[o])} {others[o]:.0%}" for o in near)
+            names = ", ".join(f"{chip(o, colors[o])} {percent(others[o])}" for o in near)
             lines.append(f"next to {names}")
     if scores is not None and scores.shared is not None:
         counts = scores.shared[:, cluster]
         top = [int(i) for i in np.argsort(-counts)[:3] if counts[i] >= 0.02 * counts.sum()]
         lines.append(
-            ", ".join(f"{text(scores.names[i])} {counts[i] / counts.sum():.0%}" for i in top)
+            ", ".join(f"{text(scores.names[i])} {percent(counts[i] / counts.sum())}" for i in top)
         )
     return lines
 
@@ -443,7 +446,7 @@ def _table_section(one: Inspection, colors: np.ndarray, scores: ClassScores | No
             f"{one.mean_confidence[cluster]:.3f}",
         ]
         if one.link_shares is not None:
-            line.append(f"{1 - one.link_shares[cluster, cluster]:.1%}")
+            line.append(percent(1 - one.link_shares[cluster, cluster]))
         if scores is not None and scores.shared is not None:
             counts = scores.shared[:, cluster]
             most = scores.names[int(counts.argmax())]

@@ -19,7 +19,7 @@ import numpy as np
 
 from prcut.errors import PRCutError
 
-__all__ = ["chip", "draw", "figure", "image_uri", "page", "section", "table", "text"]
+__all__ = ["chip", "draw", "figure", "image_uri", "page", "percent", "section", "table", "text"]
 
 # stand-ins, which an SVG gives back as the page's own: ink, paper and thin lines
 _INK, _PAPER, _LINES = "#010203", "#fcfbfa", "#a1a2a3"
@@ -139,6 +139,19 @@ def text(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
+def percent(share: float) -> str:
+    """A share in per cent, with as many digits as tell something.
+
+    >>> percent(0.123), percent(0.0123), percent(0.0001), percent(0.0)
+    ('12%', '1.2%', '&lt; 0.1%', '0%')
+    """
+    if share == 0:
+        return "0%"
+    if share < 0.0005:
+        return "&lt; 0.1%"
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
+
+
 def page(
     title: str,
     subtitle: str,
@@ -251,7 +264,7 @@ def draw(name: str, plot: Callable[[Any], Any], size: tuple[float, float], label
         **dict.fromkeys(inked, _INK),
         **dict.fromkeys(lined, _LINES),
     }
-    with mpl.rc_context(settings):  # type: ignore[arg-type,unused-ignore]  # names are checked
+    with mpl.rc_context(settings):  # type: ignore[arg-type,unused-ignore]
         drawn = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(drawn)
         plot(drawn.add_subplot())

@@ -76,6 +76,8 @@ class RowShower:
     def items(self, shown: Mapping[int, str], rows: np.ndarray, notes: Sequence[str]) -> str:
         """A list of rows, each with a note below or behind it."""
         kind = "thumbs" if self.images is not None else "texts"
+        if kind == "thumbs":  # there is no room beside one another
+            notes = [note.replace(" · ", "<br>") for note in notes]
         lines = (
             f"<li>{shown[row]}{f' <span>{note}</span>' if note else ''}</li>"
             for row, note in zip(rows.tolist(), notes, strict=True)
