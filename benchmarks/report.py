@@ -81,7 +81,7 @@ def made_up_texts(n_rows: int) -> tuple[list[str], np.ndarray, list[str]]:
     """Sentences of four kinds; the features are counts of their words, made smooth by noise."""
     rng = np.random.default_rng(0)
     kinds = rng.integers(len(WORDS), size=n_rows)
-    drawn = [list(rng.choice(WORDS[kind], 5)) + ["please"] for kind in kinds]
+    drawn = [[*rng.choice(WORDS[kind], 5).tolist(), "please"] for kind in kinds]
     every = sorted({word for one in drawn for word in one})
     counts = np.array([[one.count(word) for word in every] for one in drawn], np.float32)
     features = counts + 0.05 * rng.normal(size=counts.shape).astype(np.float32)

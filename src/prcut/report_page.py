@@ -51,7 +51,8 @@ section { background: var(--paper); border-radius: 12px; padding: 20px; margin: 
   scroll-margin-top: 8px; box-shadow: 0 0 0 1px color-mix(in srgb, var(--lines) 45%, transparent); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 10px;
   margin: 18px 0; padding: 0; }
-.tiles div { background: var(--paper); border-radius: 12px; padding: 12px 14px;
+.tiles div { min-width: 0; overflow-wrap: anywhere; background: var(--paper);
+  border-radius: 12px; padding: 12px 14px;
   box-shadow: 0 0 0 1px color-mix(in srgb, var(--lines) 45%, transparent); }
 .tiles dd { margin: 0; font-size: 1.35rem; font-weight: 650; font-variant-numeric: tabular-nums; }
 .tiles dt { color: var(--soft); font-size: .82rem; }
@@ -98,7 +99,7 @@ table.facts td, td.wrap { white-space: normal; overflow-wrap: anywhere; }
 .texts li:last-child { border: 0; } .texts span { color: var(--soft); font-size: .78rem; }
 footer { padding-bottom: 32px; }
 @media (max-width: 600px) { header, main, footer { padding-left: 12px; padding-right: 12px; }
-  section { padding: 14px; } .tiles { grid-template-columns: repeat(2, 1fr); } }
+  section { padding: 14px; } .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
 @media print { body { background: none; } section { box-shadow: none; break-inside: avoid; } }
 """
 

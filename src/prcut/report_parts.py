@@ -115,7 +115,8 @@ def headline(one: Inspection, scores: ClassScores | None) -> list[tuple[str, str
     ]
     if (better := one.better_than_chance) is not None:
         tiles.append(("better cut than by chance", f"{better:.1%}"))
-    if (ratio := one.bound_ratio) is not None and math.isfinite(ratio):
+    # a bound that is a hundredth of the cut says nothing
+    if (ratio := one.bound_ratio) is not None and ratio < 100:
         tiles.append(("times the best cut, at most", f"{ratio:.2f}×"))
     if "cut_share" in one.about:
         tiles.append(("of the weight cut by level 1", f"{one.about['cut_share']:.1%}"))
@@ -198,7 +199,7 @@ def _certificate(one: Inspection) -> str:
     bound = f"no partition into {used} clusters has a ratio cut below {one.bound.value:.5g}"
     if not math.isfinite(ratio):
         return f"{bound}: nothing is known, as the graph is not connected"
-    return f"{bound}, so this one is at most {ratio:.2f} times the best"
+    return f"{bound}, so this one is at most {ratio:,.3g} times the best"
 
 
 def describe_making(one: Inspection) -> str:
