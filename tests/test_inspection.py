@@ -209,6 +209,16 @@ def test_every_warning_is_given_and_says_what_to_do(found: Inspection, words: li
         assert word in advice
 
 
+def test_what_is_cut_most_merges_first() -> None:
+    links = 10 * np.eye(4) + 0.1
+    links[1, 3] = links[3, 1] = 4
+    labels = np.repeat(np.arange(4), [10, 200, 20, 200])  # not the two smallest
+    tree = made_up(labels, 4, links=links, about={"balance_weight": 1.0}).merges
+    assert tree is not None
+    assert tree.children[0].tolist() == [1, 3]
+    assert tree.costs[0] < 0
+
+
 def test_a_good_clustering_is_not_warned_of() -> None:
     good = made_up(
         EVEN,

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,12 @@ def test_runs_on_other_rows_are_not_compared(folder: Path, inspected: Inspection
     few = inspect_run(folder / "few", data=rows)
     with pytest.raises(InvalidInputError, match="n_samples=300 rows, few 100"):
         write_report(inspected, folder / "refused.html", against=few)
+
+
+def test_too_many_clusters_are_not_matched(inspected: Inspection, tmp_path: Path) -> None:
+    many = replace(inspected, n_clusters=10_000)
+    with pytest.raises(InvalidInputError, match="10,000 and 10,000 clusters are too many"):
+        write_report(many, tmp_path / "refused.html", against=many)
 
 
 def test_estimators_report_with_images(tmp_path: Path) -> None:

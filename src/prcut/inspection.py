@@ -175,18 +175,14 @@ class Inspection:
 
     @cached_property
     def merges(self) -> MergeTree | None:
-        """How the clusters would merge, the cheapest pair first; None if one is empty."""
+        """How the clusters would merge, the pair that is cut most first; None if one is empty."""
         if self.links is None or not self.sizes.all() or self.n_clusters < 2:
             return None
         between = self.links.copy()
         np.fill_diagonal(between, 0.0)
-        balance = self.about.get("balance_weight")
-        cost = ClusterCost.of(
-            int(self.sizes.sum()),
-            float(self.links.sum()),
-            self.n_clusters,
-            balance_weight=1.0 if balance is None else float(balance),
-        )
+        # by the cut alone: with the balance the two smallest would merge, alike or not
+        total = int(self.sizes.sum()), float(self.links.sum())
+        cost = ClusterCost.of(*total, self.n_clusters, balance_weight=0.0)
         return merge(CoarseGraph(between, self.sizes.astype(np.float64)), cost)
 
     def examples(self, n_rows: int) -> list[RowExamples]:

@@ -307,8 +307,8 @@ def _merges(one: Inspection, colors: np.ndarray) -> str:
     if not steps:
         return ""
     return (
-        '<p class="soft" style="margin-top:12px">With fewer clusters these would merge first '
-        f"(what it adds to the objective): {', '.join(steps)}.</p>"
+        '<p class="soft" style="margin-top:12px">By the cut alone these would merge first '
+        f"(what that changes in the objective): {', '.join(steps)}.</p>"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from prcut.advice import advise
+from prcut.errors import InvalidInputError
 from prcut.inspection import Inspection
 from prcut.matching import adjusted_rand, count_shared, match_counts, max_nmi
 from prcut.plot import ClusterMapDisplay, MovesDisplay, cluster_colors
@@ -29,6 +30,8 @@ __all__ = ["comparison_page"]
 
 # moves that are shown with examples
 _MOVES = 12
+# of the table of what two runs share, which is matched
+_MOST_CELLS = 20_000_000
 
 
 def comparison_page(
@@ -36,6 +39,11 @@ def comparison_page(
 ) -> str:
     """The page of two runs on the same rows."""
     names = _two_names(one, other)
+    if one.n_clusters * other.n_clusters > _MOST_CELLS:
+        raise InvalidInputError(
+            f"{one.n_clusters:,} and {other.n_clusters:,} clusters are too many to be matched; "
+            "compare runs with fewer."
+        )
     shared = count_shared(
         one.labels, other.labels.astype(np.int64), one.n_clusters, other.n_clusters
     )
