@@ -337,7 +337,7 @@ def _label_section(scores: ClassScores, colors: np.ndarray) -> str:
             f"{chip(away, colors[away])} {percent(rest[away] / sizes[i])}" if rest[away] else ""
         )
         mate = chip(j, colors[j]) if j >= 0 else "none"
-        name = f'<span class="name">{text(scores.names[i])}</span>'
+        name = _class_name(scores.names[i])
         lines.append((name, mate, f"{share:.0%}", elsewhere))
     heads = ["class", "cluster", "rows in it", "most others in"]
     caption = "Every class is matched with one cluster at most, so that the most rows are right."
@@ -350,6 +350,11 @@ def _label_section(scores: ClassScores, colors: np.ndarray) -> str:
 
 
 # -- clusters ----------------------------------------------------------------------------------
+
+
+def _class_name(name: str) -> str:
+    """A name that breaks after underscores."""
+    return f'<span class="name">{text(name).replace("_", "_<wbr>")}</span>'
 
 
 def _shown(one: Inspection) -> np.ndarray:
@@ -450,7 +455,7 @@ def _table_section(one: Inspection, colors: np.ndarray, scores: ClassScores | No
         if scores is not None and scores.shared is not None:
             counts = scores.shared[:, cluster]
             most = scores.names[int(counts.argmax())]
-            line.append(f'<span class="name">{text(most)}</span>')
+            line.append(_class_name(most))
             line.append(f"{counts.max() / counts.sum():.0%}")
         lines.append(line)
     heads = ["cluster", "rows", "confidence"]

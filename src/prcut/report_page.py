@@ -76,7 +76,8 @@ th, td { text-align: left; padding: 5px 14px 5px 0; vertical-align: top; white-s
 thead th { color: var(--soft); font-weight: 600; font-size: .8rem; position: sticky; top: 0;
   background: var(--paper); }
 td.number, th.number { text-align: right; }
-.name { display: inline-block; max-width: 15em; white-space: normal; overflow-wrap: anywhere; }
+.name { display: inline-block; min-width: 7em; max-width: 18em; white-space: normal;
+  overflow-wrap: anywhere; }
 table.facts th { font-weight: 500; color: var(--soft); }
 table.facts td, td.wrap { white-space: normal; overflow-wrap: anywhere; }
 .chip { display: inline-block; min-width: 1.9em; padding: 0 .45em; border-radius: 6px;
@@ -96,7 +97,8 @@ table.facts td, td.wrap { white-space: normal; overflow-wrap: anywhere; }
 .texts { margin: 0; padding: 0; list-style: none; font-size: .88rem; }
 .texts li { padding: 4px 0; overflow-wrap: anywhere;
   border-bottom: 1px solid color-mix(in srgb, var(--lines) 35%, transparent); }
-.texts li:last-child { border: 0; } .texts span { color: var(--soft); font-size: .78rem; }
+.texts li:last-child { border: 0; }
+.texts span { color: var(--soft); font-size: .78rem; white-space: nowrap; }
 footer { padding-bottom: 32px; }
 @media (max-width: 600px) { header, main, footer { padding-left: 12px; padding-right: 12px; }
   section { padding: 14px; } .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
