@@ -19,7 +19,7 @@ import numpy as np
 from _data import fashion_mnist, fashion_mnist_labels
 from _verdict import verdict
 from prcut import PRCut
-from prcut.bench.scores import match_clusters, max_nmi
+from prcut.matching import match_clusters, max_nmi
 
 MIN_ACC, MIN_NMI, MAX_GAP = 0.66, 0.62, 0.01
 

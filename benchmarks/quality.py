@@ -24,10 +24,10 @@ from prcut.bench.cli import BenchOptions, bench_table
 from prcut.bench.methods import METHODS
 from prcut.bench.quality import compare_with_goals
 from prcut.bench.records import read_records
-from prcut.bench.scores import hungarian_accuracy, match_clusters
 from prcut.bench.task import Task
 from prcut.datasets import load_dataset
 from prcut.errors import DataWarning
+from prcut.matching import hungarian_accuracy, match_clusters
 
 RESULTS = Path(__file__).parent / "results"
 # accuracy of plain defaults, what `predict` may lose on new rows, time in units of SC's

@@ -7,11 +7,11 @@ from prcut.bench.inputs import load_bench_dataset
 from prcut.bench.label_similarity import LABEL_METHODS, learn_labels
 from prcut.bench.methods import METHODS
 from prcut.bench.records import RunSpec
-from prcut.bench.scores import hungarian_accuracy
 from prcut.bench.task import Task
 from prcut.bench.worker import run_spec
 from prcut.errors import InvalidInputError
 from prcut.graph import SimilarityGraph
+from prcut.matching import hungarian_accuracy
 
 
 @pytest.fixture(autouse=True)

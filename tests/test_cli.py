@@ -157,7 +157,7 @@ def test_help_teaches_by_examples_and_lists_the_exit_codes(
             "143 terminated",
         ):
             assert code in flat
-    for command in ("fit", "assign", "graph", "info", "export", "embed", "bench"):
+    for command in ("fit", "assign", "graph", "info", "report", "export", "embed", "bench"):
         assert main([command, "-h"]) == 0
         text = capsys.readouterr().out
         assert len(re.findall(rf"^ *prcut {command} \S", text, re.MULTILINE)) >= 2, command
@@ -176,7 +176,8 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
         for example in examples:
             assert main(example.split()[1:]) == 0, example
     assert set(seen) == {
-        *("fit", "assign", "graph", "info", "status", "plan", "export", "embed", "bench")
+        *("fit", "assign", "graph", "info", "report", "status"),
+        *("plan", "export", "embed", "bench"),
     }
 
 

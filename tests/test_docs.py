@@ -58,7 +58,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save(tmp_path / "embeddings.npy", rows)
     (tmp_path / "parts").mkdir()
     values = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 8)
-    table = pa.table({"id": np.arange(len(rows)), "embedding": values})
+    texts = [f"row {number}" for number in range(len(rows))]
+    table = pa.table({"id": np.arange(len(rows)), "text": texts, "embedding": values})
     pq.write_table(table, tmp_path / "embeddings.parquet")
     pq.write_table(table.slice(0, 50), tmp_path / "new.parquet")
     for number in range(2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,11 +13,35 @@ from prcut.assigner import Assigner
 from prcut.batches import as_features, gather_rows
 from prcut.level_assigner import LevelAssigner
 
-__all__ = ["assign_labels", "assign_probs", "represent_rows", "row_chunks"]
+__all__ = [
+    "RankedRows",
+    "assign_labels",
+    "assign_probs",
+    "hidden_rows",
+    "rank_clusters",
+    "represent_rows",
+    "row_chunks",
+]
 
 # numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took half
 # as long again at 128 features and 1,000 clusters
 _CHUNK_NUMBERS = 2**21
+
+
+class RankedRows(NamedTuple):
+    """The two likeliest clusters of every row, and how likely the first is.
+
+    Attributes
+    ----------
+    labels : int64 array, shape (n_samples,)
+    confidence : float32 array, shape (n_samples,)
+    runner_up : int64 array, shape (n_samples,)
+        -1 where there is none: of one cluster, or of levels, which only follow the first.
+    """
+
+    labels: np.ndarray
+    confidence: np.ndarray
+    runner_up: np.ndarray
 
 
 @torch.inference_mode()
@@ -57,6 +81,38 @@ def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
     for rows, chunk in row_chunks(assigner, features):
         out[rows] = represent(chunk).cpu().numpy()
     return out
+
+
+@torch.inference_mode()
+def rank_clusters(assigner: Assigner | LevelAssigner, features: Any) -> RankedRows:
+    """The cluster of every row, its probability, and the cluster that comes next."""
+    n_samples = features.shape[0]
+    labels, runner_up = np.empty(n_samples, np.int64), np.full(n_samples, -1, np.int64)
+    confidence = np.empty(n_samples, np.float32)
+    for rows, chunk in row_chunks(assigner, features):
+        if isinstance(assigner, LevelAssigner):
+            found, certainty = (part.cpu().numpy() for part in assigner.walk(chunk))
+            labels[rows], confidence[rows] = found, certainty
+            continue
+        values, order = assigner.probs(chunk).topk(min(2, assigner.n_clusters))
+        labels[rows], confidence[rows] = order[:, 0].cpu().numpy(), values[:, 0].cpu().numpy()
+        if order.shape[1] > 1:
+            runner_up[rows] = order[:, 1].cpu().numpy()
+    return RankedRows(labels, confidence, runner_up)
+
+
+@torch.inference_mode()
+def hidden_rows(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarray:
+    """What the last layer sees of every row, float32: the features where it is the only one.
+
+    Of levels, the first.
+    """
+    root = assigner.root if isinstance(assigner, LevelAssigner) else assigner
+    parts = []
+    for _, chunk in row_chunks(root, features):
+        hidden = root.represent(chunk)
+        parts.append(hidden.to_dense() if hidden.layout == torch.sparse_csr else hidden)
+    return torch.cat(parts).float().cpu().numpy() if parts else np.empty((0, 0), np.float32)
 
 
 def row_chunks(assigner: Assigner | LevelAssigner, features: Any) -> Iterator[tuple[slice, Tensor]]:

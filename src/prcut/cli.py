@@ -63,6 +63,7 @@ from prcut.cli_options import (
     Workers,
     WriteLabels,
 )
+from prcut.cli_report import report
 from prcut.cli_shared import (
     check_run,
     command_again,
@@ -371,6 +372,9 @@ def info(
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         typer.echo(f"{name:<{width}}  {value}")
+
+
+app.command()(report)
 
 
 @app.command()

@@ -16,7 +16,14 @@ from torch import Tensor
 from prcut.sparse import degrees, entry_rows
 from prcut.validation import check_graph_weight, check_labels, check_node_weight
 
-__all__ = ["Reduction", "cluster_cuts", "normalized_cut", "ratio_cut", "reduce_clusters"]
+__all__ = [
+    "Reduction",
+    "cluster_cuts",
+    "cluster_links",
+    "normalized_cut",
+    "ratio_cut",
+    "reduce_clusters",
+]
 
 Reduction = Literal["sum", "none"]
 
@@ -78,6 +85,24 @@ def cluster_cuts(weight: Tensor, labels: Tensor, n_clusters: int | None = None) 
     crossing = source_labels != labels[weight.col_indices()]
     cut = torch.zeros(n_clusters, dtype=torch.float64, device=weight.device)
     return cut.index_add_(0, source_labels[crossing], weight.values()[crossing].double())
+
+
+def cluster_links(weight: Tensor, labels: Tensor, n_clusters: int | None = None) -> Tensor:
+    """Weight of the edges between every two clusters, float64, shape (n_clusters, n_clusters).
+
+    The diagonal has what lies inside, both directions, so that rows sum to volumes.
+
+    >>> from prcut import SimilarityGraph
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [2]])
+    >>> cluster_links(path.weight, torch.tensor([0, 0, 1, 1])).tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    n_samples = check_graph_weight(weight)
+    n_clusters = check_labels(labels, n_samples, n_clusters)
+    labels = labels.long()
+    both = labels[entry_rows(weight)] * n_clusters + labels[weight.col_indices()]
+    links = torch.zeros(n_clusters**2, dtype=torch.float64, device=weight.device)
+    return links.index_add_(0, both, weight.values().double()).view(n_clusters, n_clusters)
 
 
 def normalized_cut(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from html import escape
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prcut.progress import Progress
 from prcut.train_state import Record
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FitDisplay"]
 
-# seconds between two lines of a log file
-_LOG_EVERY = 10.0
+# seconds between two lines of a log file, and between two looks of a notebook's bars
+_LOG_EVERY, _NOTEBOOK_EVERY = 10.0, 0.2
 
 
 class FitDisplay:
@@ -46,6 +47,7 @@ class FitDisplay:
         self._config, self._enabled, self._console = config, enabled, console
         self._tasks: dict[str, TaskID] = {}
         self._last_line = 0.0
+        self._notebook: _NotebookBars | None = None
 
     def __enter__(self) -> FitDisplay:
         if self._enabled:
@@ -53,6 +55,8 @@ class FitDisplay:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._console = self._console or Console(stderr=True)
+            if self._console.is_jupyter:  # rich would need ipywidgets there
+                self._notebook = _NotebookBars()
             self._bars = Progress(
                 TextColumn("{task.description}", style="bold"),
                 BarColumn(bar_width=24),
@@ -77,7 +81,7 @@ class FitDisplay:
     @property
     def _is_live(self) -> bool:
         assert self._console is not None  # noqa: S101
-        return self._console.is_terminal or self._console.is_jupyter
+        return self._console.is_terminal and self._notebook is None
 
     def on_progress(self, progress: Progress) -> None:
         """Show how far a stage is."""
@@ -100,7 +104,9 @@ class FitDisplay:
         if not self._enabled:
             return
         assert self._console is not None  # noqa: S101
-        if self._is_live:
+        if self._notebook is not None:
+            self._notebook.show(stage, done, total, figures)
+        elif self._is_live:
             if stage not in self._tasks:
                 self._tasks[stage] = self._bars.add_task(stage, total=total, figures="")
             self._bars.update(self._tasks[stage], completed=done, total=total, figures=figures)
@@ -108,3 +114,46 @@ class FitDisplay:
             self._last_line = time.monotonic()
             line = f"{stage}: {done:,}/{total:,}  {figures}"
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _NotebookBars:
+    """Bars in the output of a notebook's cell, in place of themselves as they go.
+
+    They are plain HTML, so they need no extension and stay in a notebook that is saved or
+    converted.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[int, int, str]] = {}
+        self._handle: Any = None
+        self._last = 0.0
+
+    def show(self, stage: str, done: int, total: int, figures: str) -> None:
+        is_new = stage not in self._lines
+        self._lines[stage] = done, total, figures
+        now = time.monotonic()
+        if not is_new and done < total and now - self._last < _NOTEBOOK_EVERY:
+            return
+        self._last = now
+        from IPython.display import display
+
+        content = {"text/html": self._html(), "text/plain": self._plain()}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+    def _html(self) -> str:
+        lines = "".join(
+            f"<tr><td>{escape(stage)}</td>"
+            f'<td><progress value="{done}" max="{max(1, total)}"></progress></td>'
+            f"<td>{done:,}/{total:,}</td><td>{escape(figures)}</td></tr>"
+            for stage, (done, total, figures) in self._lines.items()
+        )
+        return f'<table style="font-size:90%;text-align:left">{lines}</table>'
+
+    def _plain(self) -> str:
+        return "\n".join(
+            f"{stage}: {done:,}/{total:,}  {figures}"
+            for stage, (done, total, figures) in self._lines.items()
+        )

@@ -47,6 +47,7 @@ from prcut.model_folder import (
     save_model,
 )
 from prcut.neighbors import Metric
+from prcut.notebook import History, results_html
 from prcut.objective import hard_objective
 from prcut.pairs import WalkPairs
 from prcut.partition import tree_of_clusters
@@ -132,7 +133,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         Of ``labels_`` on the graph (with the definition's ½).
     objective_ : float
         What training minimises, of ``labels_``: :func:`prcut.objective.hard_objective`.
-    history_ : dict of arrays
+    history_ : dict of arrays, which a notebook shows as curves
         Per ten steps: step, objective, cut, imbalance, confidence, cluster_sizes.
     balance_weight_ : float
         That was given, or chosen.
@@ -287,7 +288,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
 
     def _keep(self, assigner: Assigner, state: TrainState) -> None:
         self.assigner_, self._state = assigner, state
-        self.history_, self.n_steps_ = state.history, state.step
+        self.history_, self.n_steps_ = History(state.history), state.step
 
     # -- using -------------------------------------------------------------------------------
 
@@ -326,6 +327,27 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             balance_weight=getattr(self, "balance_weight_", config.in_use.balance_weight),
         )
         return float(1 - objective / (assigner.n_clusters - 1))
+
+    def report(self, path: str | Path, X: Any, **options: Any) -> None:  # noqa: N803
+        """Write what :meth:`predict` makes of X as one HTML file: see :mod:`prcut.report`.
+
+        Parameters
+        ----------
+        path : str or path
+        X : array or SciPy sparse matrix, shape (n_samples, n_features)
+            The rows of ``fit``, or others.
+        **options
+            ``texts``, ``images`` and ``labels`` of the rows, as for
+            :func:`prcut.report.write_report`.
+        """
+        from prcut.report import write_report
+
+        write_report(self, path, data=X, **options)
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's diagram, and below it the results."""
+        diagram = str(super()._html_repr())
+        return diagram + results_html(self) if hasattr(self, "labels_") else diagram
 
     @property
     def _n_features_out(self) -> int:
@@ -367,7 +389,9 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             model.labels_ = tensors.pop("labels")
             if "graph_features" in tensors:
                 model._graph_features = tensors.pop("graph_features")
-            model.history_ = {name.removeprefix("history."): v for name, v in tensors.items()}
+            model.history_ = History(
+                {name.removeprefix("history."): value for name, value in tensors.items()}
+            )
         return model
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:

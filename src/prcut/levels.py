@@ -38,7 +38,7 @@ from prcut.level_assigner import LevelAssigner
 from prcut.level_folder import load_levels, save_levels
 from prcut.model_folder import load_model
 from prcut.progress import Progress
-from prcut.runs import fit_run
+from prcut.runs import absolute_path, fit_run
 from prcut.sources import Source, cut_pieces, open_source, piece_rows, sample_rows
 from prcut.status import StatusWriter
 from prcut.storage import Folder, plan_key
@@ -194,7 +194,8 @@ def fit_levels(
     seconds = round(time.monotonic() - began, 3)
     result = {"format": _FORMAT, "cut_share": cut_share, "n_clusters": tree.n_clusters}
     sizes = {"n_samples": source.n_samples, "rows_of_first_level": counts.tolist()}
-    folder.write_json("result.json", {**result, **sizes, "seconds": seconds})
+    where = None if isinstance(data, np.ndarray) else absolute_path(data)
+    folder.write_json("result.json", {**result, **sizes, "data": where, "seconds": seconds})
     exchange.delete()
     return LevelsResult(plan.path, tree, source.n_samples, tree.n_clusters, cut_share, seconds)
 

@@ -70,7 +70,16 @@ from prcut.status import StatusWriter, training_progress
 from prcut.storage import Folder, check_format, plan_key
 from prcut.train_state import Record, TrainState
 
-__all__ = ["GraphConfig", "Mode", "RunResult", "choose_mode", "fit_run", "graph_run", "read_plan"]
+__all__ = [
+    "GraphConfig",
+    "Mode",
+    "RunResult",
+    "absolute_path",
+    "choose_mode",
+    "fit_run",
+    "graph_run",
+    "read_plan",
+]
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
@@ -204,7 +213,7 @@ def fit_run(
         choose_device(device)  # or refuse it before anything is made
     elif isinstance(data, np.ndarray):
         raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
-    where = _absolute(path)
+    where = absolute_path(path)
     folder = Folder(where)
     graph = GraphConfig(
         config.n_neighbors or choose_n_neighbors(source.n_samples, config.n_clusters),
@@ -220,7 +229,7 @@ def fit_run(
         else:
             usable = _usable_memory(memory, is_shared=not is_here)
             mode, block_rows = _choose(source, graph, usable, must_be_on_disk=not is_here)
-            name = None if isinstance(data, np.ndarray) else _absolute(data)
+            name = None if isinstance(data, np.ndarray) else absolute_path(data)
             settled = {"data": name, "mode": mode, "block_rows": block_rows}
             sizes = source.n_samples, source.n_features, source.dtype.itemsize
             settled["sample_rows"] = choose_sample_rows(usable, *sizes, config.n_clusters)
@@ -274,7 +283,7 @@ def graph_run(
     folder = Folder(path)
     _check_free(folder)
     mode, block_rows = _begun_graph(folder) or _choose(source, config, _usable_memory(memory))
-    run = _Run(_absolute(path), source, data, config, mode, block_rows)
+    run = _Run(absolute_path(path), source, data, config, mode, block_rows)
     if mode == "disk":
         build_blocks(data, path, _block_config(run), column=column, on_progress=on_progress)
         return mode
@@ -347,7 +356,7 @@ def _settle(config: FitConfig, mode: str | None) -> FitConfig:
     return config
 
 
-def _absolute(path: str | Path) -> str:
+def absolute_path(path: str | Path) -> str:
     """A path that means the same in every folder; a URI stays as it is."""
     return str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -279,6 +280,24 @@ class ParquetSource:
                 f"column {self.id_column!r} has {ids.null_count} nulls in rows {start}..{stop - 1}."
             )
         return ids
+
+    def read_values(self, column: str, rows: np.ndarray) -> list[Any]:
+        """Values of any column in ``rows``, ascending; row groups without any are passed over."""
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(self._files[0], filesystem=self._filesystem)
+        _check_has_column(schema, column, self._files[0])
+        found: list[Any] = []
+        for start, stop in pairwise(self.group_starts):
+            low, high = np.searchsorted(rows, [start, stop])
+            for first in range(
+                int(start), int(rows[high - 1]) + 1 if high > low else 0, _BATCH_ROWS
+            ):
+                last = min(first + _BATCH_ROWS, int(stop))
+                inside = rows[(rows >= first) & (rows < last)]
+                values = self._read_column(column, first, last)
+                found += values.take(inside - first).to_pylist()
+        return found
 
     def _read_column(self, column: str, start: int, stop: int) -> pa.ChunkedArray:
         stream = self._stream.get(column)

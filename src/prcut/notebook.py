@@ -1,0 +1,94 @@
+"""What a notebook shows of a fitted estimator and of its history: tables and small pictures."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from prcut.estimator import PRCut
+
+__all__ = ["History", "results_html"]
+
+_COLORS = {"objective": "#3b7dd8", "cut": "#ee7733", "confidence": "#2a9d63"}
+# bars of the sizes at most; more clusters share them
+_BARS = 100
+_TABLE = '<table style="font-size:90%;text-align:left;border-collapse:collapse">'
+
+
+class History(dict[str, np.ndarray]):
+    """Records of training by name, which a notebook shows as curves.
+
+    >>> history = History(step=np.arange(3), objective=np.array([3.0, 2.0, 1.0]))
+    >>> "<svg" in history._repr_html_()
+    True
+    """
+
+    def _repr_html_(self) -> str:
+        """Curves, and where they end."""
+        step = self.get("step", np.empty(0))
+        if not len(step):
+            return "<p>No step was made.</p>"
+        cells = "".join(
+            f'<td style="padding:4px 12px 4px 0"><span style="color:{color}">{name}</span> '
+            f"{self[name][-1]:.4g}<br>{_curve(self[name], color)}</td>"
+            for name, color in _COLORS.items()
+            if name in self
+        )
+        return f"{_TABLE}<caption>{step[-1]:,} steps</caption><tr>{cells}</tr></table>"
+
+
+def results_html(model: PRCut) -> str:
+    """The results of a fitted estimator: a line of figures and the sizes of its clusters."""
+    figures: dict[str, Any] = {
+        "rows": f"{len(model.labels_):,}",
+        "clusters in use": f"{len(np.unique(model.labels_))} of {model.n_clusters}",
+        "ratio cut": _number(getattr(model, "ratio_cut_", None)),
+        "objective": _number(getattr(model, "objective_", None)),
+        "neighbours": getattr(model, "n_neighbors_", None),
+        "balance weight": _number(getattr(model, "balance_weight_", None)),
+    }
+    shown = {name: value for name, value in figures.items() if value is not None}
+    heads = "".join(f'<th style="padding-right:12px">{name}</th>' for name in shown)
+    cells = "".join(
+        f'<td style="padding-right:12px">{html.escape(str(value))}</td>' for value in shown.values()
+    )
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    return (
+        f"{_TABLE}<tr>{heads}<th>rows of the clusters, the largest first</th></tr>"
+        f"<tr>{cells}<td>{_bars(np.sort(sizes)[::-1])}</td></tr></table>"
+    )
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _curve(values: np.ndarray, color: str) -> str:
+    width, height = 160, 40
+    low, high = min(0.0, float(np.min(values))), max(float(np.max(values)), 1e-12)
+    across = np.linspace(1, width - 1, len(values)) if len(values) > 1 else np.array([width / 2])
+    up = height - 1 - (height - 2) * (np.asarray(values, float) - low) / (high - low)
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
+    return (
+        f'<svg width="{width}" height="{height}" role="img" aria-label="curve"><polyline '
+        f'points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/></svg>'
+    )
+
+
+def _bars(sizes: np.ndarray) -> str:
+    width, height = 240, 36
+    groups = np.array_split(sizes, min(len(sizes), _BARS))
+    tall = np.array([float(group.mean()) for group in groups]) / max(1, sizes.max())
+    step = width / len(tall)
+    bars = "".join(
+        f'<rect x="{i * step:.1f}" y="{height * (1 - t):.1f}" width="{0.85 * step:.1f}" '
+        f'height="{height * t:.1f}" fill="#3b7dd8"/>'
+        for i, t in enumerate(tall)
+    )
+    return (
+        f'<svg width="{width}" height="{height}" role="img" '
+        f'aria-label="from {sizes.max():,} to {sizes.min():,} rows">{bars}</svg>'
+    )

@@ -1,0 +1,165 @@
+"""Displays: made from estimators and predictions, on given axes or their own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from prcut import PRCut, build_graph
+from prcut.errors import InvalidInputError
+from prcut.plot import (
+    ClusterMapDisplay,
+    ClusterSizesDisplay,
+    ConfidenceDisplay,
+    ConfusionDisplay,
+    CutMatrixDisplay,
+    HistoryDisplay,
+    MovesDisplay,
+    cluster_colors,
+    density_image,
+)
+
+mpl = pytest.importorskip("matplotlib")
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[PRCut, np.ndarray, np.ndarray]:
+    rows, labels = make_blobs(240, 5, centers=4, random_state=1)
+    rows = rows.astype(np.float32)
+    return PRCut(4, max_steps=60, n_init=1, random_state=0).fit(rows), rows, labels
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_every_display_is_made_from_an_estimator(fitted: tuple[Any, ...]) -> None:
+    model, rows, labels = fitted
+    displays: list[Any] = [
+        ClusterMapDisplay.from_estimator(model, rows),
+        ClusterSizesDisplay.from_estimator(model, rows),
+        HistoryDisplay.from_estimator(model),
+        CutMatrixDisplay.from_estimator(model, rows),
+        ConfidenceDisplay.from_estimator(model, rows),
+        ConfusionDisplay.from_estimator(model, rows, labels),
+        MovesDisplay.from_estimators(model, model, rows),
+    ]
+    for display in displays:
+        display.figure_.canvas.draw()
+        assert display.figure_ is display.ax_.figure
+    assert len({display.ax_ for display in displays}) == len(displays)
+
+
+def test_displays_draw_on_given_axes() -> None:
+    _, axes = plt.subplots(1, 2)
+    labels = np.array([0, 0, 0, 1, 2])
+    sizes = ClusterSizesDisplay.from_predictions(labels, ax=axes[0])
+    assert sizes.ax_ is axes[0]
+    assert [bar.get_height() for bar in axes[0].patches] == [3, 1, 1]
+    probs = np.array([[0.9, 0.1], [0.39, 0.61], [0.99, 0.01], [0.05, 0.95]])
+    assert ConfidenceDisplay.from_predictions(probs, ax=axes[1]).ax_ is axes[1]
+    heights = np.array([bar.get_height() for bar in axes[1].patches])
+    assert heights.sum() == pytest.approx(100)
+    assert heights[24] == 25  # the row with 0.61, whose bin is [0.6, 0.625)
+
+
+def test_many_clusters_become_a_curve() -> None:
+    display = ClusterSizesDisplay(np.arange(1000)).plot()
+    assert not display.ax_.patches
+    assert "largest first" in display.ax_.get_xlabel()
+
+
+def test_a_perfect_matching_stands_on_the_diagonal() -> None:
+    classes = np.array(["a", "b", "c"])[[0, 0, 1, 1, 2, 2]]
+    display = ConfusionDisplay.from_predictions(classes, np.array([2, 2, 0, 0, 1, 1]))
+    drawn = np.asarray(display.ax_.images[0].get_array())
+    np.testing.assert_array_equal(drawn, 100 * np.eye(3))
+    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["a", "b", "c"]
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["2", "0", "1"]
+    moves = MovesDisplay.from_predictions(np.array([0, 0, 1, 1]), np.array([1, 1, 1, 0]))
+    np.testing.assert_array_equal(np.asarray(moves.ax_.images[0].get_array()), [[100, 0], [50, 50]])
+
+
+def test_cut_matrix_has_shares_of_what_leaves() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    graph = build_graph(rows, 5)
+    labels = np.arange(60) % 3
+    display = CutMatrixDisplay.from_predictions(graph, labels)
+    drawn = np.asarray(display.ax_.images[0].get_array().filled(np.nan))
+    assert np.isnan(np.diag(drawn)).all()
+    inside = np.diag(display.links) / display.links.sum(1)
+    np.testing.assert_allclose(np.nansum(drawn, 1), 100 * (1 - inside))
+
+
+def test_large_matrices_are_pooled_and_lose_no_peak() -> None:
+    links = np.eye(1000)
+    links[3, 700] = 9
+    drawn = np.asarray(CutMatrixDisplay(links).plot().ax_.images[0].get_array().filled(0))
+    assert drawn.shape == (360, 360)
+    assert np.argwhere(drawn > 50).tolist() == [[1, 252]]
+    assert drawn.max() == pytest.approx(90)
+
+
+def test_names_are_written_on_few_clusters_only() -> None:
+    places = np.random.default_rng(0).normal(size=(500, 2))
+    few = ClusterMapDisplay(places, np.arange(500) % 7).plot()
+    assert sorted(text.get_text() for text in few.ax_.texts) == list("0123456")
+    named = ClusterMapDisplay(places, np.arange(500) % 2, names=["x", "y"]).plot()
+    assert [text.get_text() for text in named.ax_.texts] == ["x", "y"]
+    assert not ClusterMapDisplay(places, np.arange(500) % 100).plot().ax_.texts
+    with pytest.raises(InvalidInputError, match="500 places for 3 labels"):
+        ClusterMapDisplay(places, np.zeros(3, int))
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3, 10, 11, 40, 77])
+def test_colors_differ_and_read_on_white_and_on_black(n_clusters: int) -> None:
+    colors = cluster_colors(n_clusters)
+    assert colors.shape == (n_clusters, 3)
+    assert colors.min() >= 0
+    assert colors.max() <= 1
+    luminance = colors**2.2 @ [0.2126, 0.7152, 0.0722]
+    assert (1.05 / (luminance + 0.05)).min() > 1.5
+    assert ((luminance + 0.05) / 0.05).min() > 2.5
+    apart = np.abs(colors[:, None] - colors).sum(2) + 9 * np.eye(n_clusters)
+    assert apart.min() > 0.04
+
+
+def test_a_million_rows_become_a_picture_of_mixed_colors() -> None:
+    rng = np.random.default_rng(0)
+    places = rng.normal(size=(1_000_000, 2)).astype(np.float32)
+    labels = rng.integers(2, size=1_000_000)
+    colors = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    image, extent = density_image(places, labels, colors)
+    assert max(image.shape) == 640
+    assert image.dtype == np.uint8
+    # where rows are many, red and blue are mixed, and opaque; corners have neither
+    red, green, blue, opacity = image[image.shape[0] // 2, image.shape[1] // 2]
+    assert abs(int(red) - int(blue)) < 60
+    assert green == 0
+    assert opacity > 200
+    assert image[0, 0, 3] == 0
+    left, right, bottom, top = extent
+    assert left <= places[:, 0].min() < places[:, 0].max() <= right
+    assert bottom <= places[:, 1].min() < places[:, 1].max() <= top
+
+
+@pytest.mark.parametrize("places", [np.zeros((5, 2)), np.zeros((1, 2)), np.eye(2)])
+def test_few_rows_are_dots(places: np.ndarray) -> None:
+    image, _ = density_image(places, np.zeros(len(places), int), cluster_colors(1))
+    assert (image[..., 3] > 0).sum() >= 40  # pixels of a dot
+
+
+def test_matplotlib_is_loaded_by_plotting_only() -> None:
+    script = "import sys, prcut.plot, prcut.report; print('matplotlib' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
