@@ -11,8 +11,9 @@ lint:
 types:
 	$(PYTHON) -m mypy
 
+# one thread each: two processes of small problems are quicker than one with two threads
 test:
-	$(PYTHON) -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m "not slow" -n 2 --dist worksteal
 
 # warnings are errors (mkdocs.yml), unless --quiet hides them; what is generated is made anew
 docs:
