@@ -156,7 +156,7 @@ def test_stackoverflow() -> None:
 
 def idx(array: np.ndarray) -> bytes:
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
-    return gzip.compress(header + array.tobytes())
+    return gzip.compress(header + array.tobytes(), mtime=0)
 
 
 def write_idx(folder: Path, seed: int = 0) -> dict[str, np.ndarray]:
@@ -339,11 +339,15 @@ np.save(NPY, np.zeros(3))
         ("coil20", "coil20.npz", b""),
         ("cifar10", "cifar10_webp.npz", b"\x93NUMPY"),
         ("coil20", "coil20.npz", NPY.getvalue()),
-        ("cifar100", "cifar-100-binary.tar.gz", gzip.compress(b"no archive")),
+        ("cifar100", "cifar-100-binary.tar.gz", gzip.compress(b"no archive", mtime=0)),
         ("clinc150", "data_full.json", b'{"train": [1]}'),
-        ("clinc150", "text_sets.json.gz", gzip.compress(b'{"clinc150": {"text": []}}')[:-3]),
-        ("banking77", "text_sets.json.gz", gzip.compress(b'{"trec": 1}')),
-        ("stackoverflow", "text_sets.json.gz", gzip.compress(b"[]")),
+        (
+            "clinc150",
+            "text_sets.json.gz",
+            gzip.compress(b'{"clinc150": {"text": []}}', mtime=0)[:-3],
+        ),
+        ("banking77", "text_sets.json.gz", gzip.compress(b'{"trec": 1}', mtime=0)),
+        ("stackoverflow", "text_sets.json.gz", gzip.compress(b"[]", mtime=0)),
     ],
 )
 def test_broken_files_are_refused_by_name(bare: Path, name: str, file: str, content: bytes) -> None:
