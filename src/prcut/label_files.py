@@ -107,7 +107,7 @@ def assign_parquet(
     """
     source = open_source(data, column=column, id_column=id_column)
     _check(assigner, source, top)
-    assigner = assigner.to(choose_device(device)).eval()
+    assigner = assigner.float().to(choose_device(device)).eval()
     files = source.files if isinstance(source, ParquetSource) else _array_files(source)
     plan = {
         "kind": "labels",
