@@ -11,9 +11,10 @@ from torch import Tensor
 
 from prcut.assigner import Assigner
 from prcut.batches import as_features, gather_rows
+from prcut.errors import InvalidInputError
 from prcut.level_assigner import LevelAssigner
 
-__all__ = ["assign_labels", "assign_probs", "represent_rows", "row_chunks"]
+__all__ = ["assign_labels", "assign_probs", "check_numbers", "represent_rows", "row_chunks"]
 
 # numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took half
 # as long again at 128 features and 1,000 clusters
@@ -32,9 +33,10 @@ def assign_labels(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarr
     labels = np.empty(features.shape[0], np.int64)
     for rows, chunk in row_chunks(assigner, features):
         if isinstance(assigner, LevelAssigner):
-            found = assigner.walk(chunk)[0]
+            found, best = assigner.walk(chunk)
         else:
-            found = assigner(chunk).argmax(1)
+            best, found = assigner(chunk).max(1)
+        check_numbers(best, rows.start)
         labels[rows] = found.cpu().numpy()
     return labels
 
@@ -44,7 +46,9 @@ def assign_probs(assigner: Assigner, features: Any) -> np.ndarray:
     """Cluster probabilities of every row, float32, shape (n_samples, n_clusters)."""
     probs = np.empty((features.shape[0], assigner.n_clusters), np.float32)
     for rows, chunk in row_chunks(assigner, features):
-        probs[rows] = assigner.probs(chunk).cpu().numpy()
+        found = assigner.probs(chunk)
+        check_numbers(found[:, 0], rows.start)  # one that is NaN makes all of its row so
+        probs[rows] = found.cpu().numpy()
     return probs
 
 
@@ -55,8 +59,21 @@ def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
     represent = assigner.represent if has_one else assigner
     out = np.empty((features.shape[0], assigner.bottleneck or assigner.n_clusters), np.float32)
     for rows, chunk in row_chunks(assigner, features):
-        out[rows] = represent(chunk).cpu().numpy()
+        found = represent(chunk)
+        check_numbers(found.sum(1), rows.start)
+        out[rows] = found.cpu().numpy()
     return out
+
+
+def check_numbers(values: Tensor, start: int) -> None:
+    """Refuse rows, counted from ``start``, for which the assigner gives NaN or infinity."""
+    finite = values.isfinite()
+    if not bool(finite.all()):
+        row = start + int(finite.int().argmin())
+        raise InvalidInputError(
+            f"row {row} is so large that its logits leave float32; scale the features as those "
+            "that were fitted."
+        )
 
 
 def row_chunks(assigner: Assigner | LevelAssigner, features: Any) -> Iterator[tuple[slice, Tensor]]:

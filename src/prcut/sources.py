@@ -279,6 +279,8 @@ class ParquetSource:
         self._stream: dict[str, _Stream] = {}
         self.n_features = 0
         first = self._read_column(self.column, 0, min(1, self.n_samples))
+        if first.null_count:
+            raise InvalidInputError(f"column {self.column!r} has a null list in row 0.")
         self.n_features = len(first[0]) if len(first) else 0
 
     def __getstate__(self) -> dict[str, Any]:
