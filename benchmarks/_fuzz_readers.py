@@ -42,11 +42,15 @@ N_FEATURES, N_CLUSTERS = 3, 2
 
 
 class Reader(NamedTuple):
-    """How an artefact is made in a folder and read from it, and its share of the executions."""
+    """How an artefact is made in a folder and read from it, and its share of the executions.
+
+    One that ``writes`` goes on with the work that the files are of.
+    """
 
     make: Callable[[Path], None]
     read: Callable[[Path], None]
     share: float
+    writes: bool = False
 
 
 def _rows(n_samples: int = 24) -> np.ndarray:
@@ -311,6 +315,6 @@ READERS = {
     "blocks": Reader(_make_blocks, _read_blocks, 0.02),
     "pairs": Reader(_make_pairs, _read_pairs, 0.004),
     "run": Reader(_make_run, _read_run, 0.02),
-    "labels": Reader(_make_labels, _read_labels, 0.005),
+    "labels": Reader(_make_labels, _read_labels, 0.005, writes=True),
     "parquet": Reader(_make_parquet, _read_parquet, 0.025),
 }

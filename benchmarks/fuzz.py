@@ -65,6 +65,8 @@ class Files:
         self._folder = folder
         names = sorted(path for path in folder.rglob("*") if path.is_file())
         self.whole = {str(path.relative_to(folder)): path.read_bytes() for path in names}
+        self.names = sorted(self.whole)
+        self._digest = {name: hashlib.sha256(data).hexdigest() for name, data in self.whole.items()}
         self._records = {
             name: json.loads(content)
             for name, content in self.whole.items()
@@ -84,7 +86,7 @@ class Files:
 
     def resealed(self, name: str, content: bytes) -> dict[str, bytes | None]:
         """The records of a changed file with its new size and checksum."""
-        old = hashlib.sha256(self.whole[name]).hexdigest()
+        old = self._digest[name]
         new = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         fitted: dict[str, bytes | None] = {}
         for record, value in self._records.items():
@@ -110,7 +112,7 @@ def _resealed(value: Any, old: str, new: dict[str, Any]) -> Any:
 
 
 def spoil(files: Files, rng: random.Random) -> None:
-    name = rng.choice(sorted(files.whole))
+    name = rng.choice(files.names)
     if rng.random() < 0.01:
         files.write({name: None})
         return
@@ -181,6 +183,7 @@ def _executions(
     watch: Watch,
     only: bool,
 ) -> dict[str, Any]:
+    from _fuzz_readers import READERS
     from prcut.errors import PRCutError
 
     files, start = Files(place), time.monotonic()
@@ -211,14 +214,14 @@ def _executions(
             key = what.partition(": ")[0]
             found[key] += 1
             example.setdefault(key, f"--only {number}: {what}")
-        _tidy(place, files)
+        _tidy(place, files, READERS[reader].writes)
     seconds = time.monotonic() - start
     return {"found": found, "example": example, "ends": ends, "seconds": seconds}
 
 
-def _tidy(place: Path, files: Files) -> None:
+def _tidy(place: Path, files: Files, writes: bool) -> None:
     files.restore()
-    for path in place.rglob("*"):  # what a reader that goes on with its work has made
+    for path in place.rglob("*") if writes else ():  # what a reader has made
         if path.is_file() and str(path.relative_to(place)) not in files.whole:
             path.unlink()
 
@@ -343,7 +346,7 @@ def guided(reader: str, count: int) -> None:
         except PRCutError:
             pass
         finally:
-            _tidy(place, files)
+            _tidy(place, files, READERS[reader].writes)
 
     corpus = place.parent / "corpus"
     corpus.mkdir()

@@ -28,7 +28,7 @@ from prcut.sources import cut_pieces, open_source, read_all, sample_rows
 from prcut.storage import Folder
 
 QUICK = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -177,7 +177,6 @@ def test_rows_far_from_all_others_have_probabilities() -> None:
             continue
         assert np.isfinite(probs).all()
         assert (fitted.predict(rows) == probs.argmax(1)).all()
-    assert scale == 3e38
 
 
 # -- precomputed graphs --------------------------------------------------------------------------
@@ -311,14 +310,11 @@ def test_ids_that_are_there_twice_are_kept_as_they_are(tmp_path: Path) -> None:
     assert written["id"].to_pylist() == table["id"].to_pylist()
 
 
+WORDS = ["-k", "2", "0", "-1", "1e9", "nan", "--steps", "--levels", "2,2", "x", ""]
+
+
 @QUICK
-@given(
-    st.lists(
-        st.sampled_from(
-            [*["-k", "2", "0", "-1", "1e9", "nan", "--steps", "--levels", "2,2", "x"], ""]
-        )
-    )
-)
+@given(st.lists(st.sampled_from(WORDS)))
 def test_any_arguments_end_in_one_line(tmp_path: Path, arguments: list[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
