@@ -39,7 +39,7 @@ def test_what_is_not_a_whole_graph_is_refused(tmp_path: Path, graph: SimilarityG
     record = json.loads((tmp_path / "graph.json").read_text())
     for change, error, message in (
         ({"format": 9}, InvalidInputError, "format 9, this version reads up to 1; upgrade"),
-        ({"format": None}, CorruptFileError, "graph.json lacks"),
+        ({"format": None}, CorruptFileError, "graph.json is altered or forged"),
         ({"n_samples": 7}, CorruptFileError, "do not fit each other"),
     ):
         (tmp_path / "graph.json").write_text(json.dumps({**record, **change}))

@@ -95,6 +95,15 @@ class Assigner(nn.Module):
         """Numbers that a row takes in the widest layer."""
         return max(self.n_clusters, *self.hidden, 1)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether it gives numbers: not with NaN in it, a scale of 0, or weights of no length."""
+        weight = next(self.parameters())
+        # 0 times NaN or infinity is NaN: one row of zeros sees every weight
+        with torch.inference_mode():
+            logits = self(torch.zeros(1, self.n_features, dtype=weight.dtype, device=weight.device))
+        return bool(logits.isfinite().all())
+
     def forward(self, features: Tensor) -> Tensor:
         """Logits, shape (n_samples, n_clusters), of dense or sparse CSR features."""
         logits: Tensor = self.head(self.represent(features))
@@ -138,6 +147,11 @@ class LogitTable(nn.Module):
         self.logits = nn.Parameter(torch.empty(self.n_samples, self.n_clusters))
         # equal logits are a saddle point: every cluster would get the same gradient
         nn.init.normal_(self.logits, std=0.1, generator=generator)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it holds no NaN and no infinity."""
+        return bool(self.logits.isfinite().all())
 
     def forward(self, rows: Tensor) -> Tensor:
         """Logits of the given rows, shape (len(rows), n_clusters)."""

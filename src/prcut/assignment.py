@@ -11,12 +11,14 @@ from torch import Tensor
 
 from prcut.assigner import Assigner
 from prcut.batches import as_features, gather_rows
+from prcut.errors import InvalidInputError
 from prcut.level_assigner import LevelAssigner
 
 __all__ = [
     "RankedRows",
     "assign_labels",
     "assign_probs",
+    "check_numbers",
     "hidden_rows",
     "rank_clusters",
     "represent_rows",
@@ -56,9 +58,10 @@ def assign_labels(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarr
     labels = np.empty(features.shape[0], np.int64)
     for rows, chunk in row_chunks(assigner, features):
         if isinstance(assigner, LevelAssigner):
-            found = assigner.walk(chunk)[0]
+            found, best = assigner.walk(chunk)
         else:
-            found = assigner(chunk).argmax(1)
+            best, found = assigner(chunk).max(1)
+        check_numbers(best, rows.start)
         labels[rows] = found.cpu().numpy()
     return labels
 
@@ -68,7 +71,9 @@ def assign_probs(assigner: Assigner, features: Any) -> np.ndarray:
     """Cluster probabilities of every row, float32, shape (n_samples, n_clusters)."""
     probs = np.empty((features.shape[0], assigner.n_clusters), np.float32)
     for rows, chunk in row_chunks(assigner, features):
-        probs[rows] = assigner.probs(chunk).cpu().numpy()
+        found = assigner.probs(chunk)
+        check_numbers(found[:, 0], rows.start)  # one that is NaN makes all of its row so
+        probs[rows] = found.cpu().numpy()
     return probs
 
 
@@ -79,7 +84,9 @@ def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
     represent = assigner.represent if has_one else assigner
     out = np.empty((features.shape[0], assigner.bottleneck or assigner.n_clusters), np.float32)
     for rows, chunk in row_chunks(assigner, features):
-        out[rows] = represent(chunk).cpu().numpy()
+        found = represent(chunk)
+        check_numbers(found.sum(1), rows.start)
+        out[rows] = found.cpu().numpy()
     return out
 
 
@@ -95,6 +102,7 @@ def rank_clusters(assigner: Assigner | LevelAssigner, features: Any) -> RankedRo
             labels[rows], confidence[rows] = found, certainty
             continue
         values, order = assigner.probs(chunk).topk(min(2, assigner.n_clusters))
+        check_numbers(values[:, 0], rows.start)
         labels[rows], confidence[rows] = order[:, 0].cpu().numpy(), values[:, 0].cpu().numpy()
         if order.shape[1] > 1:
             runner_up[rows] = order[:, 1].cpu().numpy()
@@ -113,6 +121,17 @@ def hidden_rows(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarray
         hidden = root.represent(chunk)
         parts.append(hidden.to_dense() if hidden.layout == torch.sparse_csr else hidden)
     return torch.cat(parts).float().cpu().numpy() if parts else np.empty((0, 0), np.float32)
+
+
+def check_numbers(values: Tensor, start: int) -> None:
+    """Refuse rows, counted from ``start``, for which the assigner gives NaN or infinity."""
+    finite = values.isfinite()
+    if not bool(finite.all()):
+        row = start + int(finite.int().argmin())
+        raise InvalidInputError(
+            f"row {row} is so large that its logits leave float32; scale the features as those "
+            "that were fitted."
+        )
 
 
 def row_chunks(assigner: Assigner | LevelAssigner, features: Any) -> Iterator[tuple[slice, Tensor]]:

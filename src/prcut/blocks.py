@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from prcut.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.progress import Progress
 from prcut.similarity import Similarity, edge_similarity
 from prcut.sources import Source, cut_pieces, open_source, piece_rows, sample_rows
-from prcut.storage import Folder, plan_key
+from prcut.storage import Folder, parsing, plan_key, whole_number
 from prcut.validation import check_positive_int
 
 __all__ = ["Block", "BlockConfig", "Blocks", "build_blocks", "open_blocks"]
@@ -44,6 +44,8 @@ __all__ = ["Block", "BlockConfig", "Blocks", "build_blocks", "open_blocks"]
 _FORMAT = 1
 # rows to train centroids on
 _TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
+# numbers looked at together, for NaN
+_CHECKED_NUMBERS = 2**20
 
 
 @dataclass(frozen=True)
@@ -382,14 +384,44 @@ class Block:
     def __init__(self, folder: Folder, record: dict[str, Any], metric: Metric) -> None:
         folder.verify(record)
         self.metric = metric
-        self.n_core = int(record["n_core"])
-        self.recall = float(record["recall"])
+        with parsing(f"the record of {folder.path}"):
+            self.n_core = whole_number(record["n_core"])
+            self.recall = float(record["recall"])
         self.rows = folder.map_array("rows.npy")
         self.features = folder.map_array("features.npy")
         self.anchors = folder.map_array("anchors.npy")
         self.neighbors = folder.map_array("neighbors.npy")
         self.distances = folder.map_array("distances.npy")
         self.ids = folder.map_array("ids.npy") if "ids.npy" in record["files"] else None
+        if wrong := self._wrong():
+            raise CorruptFileError(
+                f"{folder.path} is altered or forged: {wrong}. Remove it and run again."
+            )
+
+    def _wrong(self) -> str | None:
+        """The first way in which the arrays do not fit each other, which checksums cannot tell."""
+        n_rows, n_anchors = len(self.rows), len(self.anchors)
+        for name, kind, shape in (
+            ("rows", "i", (n_rows,)),
+            ("features", "f", (n_rows, *self.features.shape[1:2])),
+            ("anchors", "i", (n_anchors,)),
+            ("neighbors", "i", (n_anchors, *self.neighbors.shape[1:2])),
+            ("distances", "f", self.neighbors.shape),
+        ):
+            array = getattr(self, name)
+            if array.dtype.kind != kind or array.shape != shape:
+                return f"{name} has shape {array.shape} and dtype {array.dtype}"
+        if not self.n_core <= n_rows or (self.ids is not None and self.ids.shape != (self.n_core,)):
+            return f"n_core={self.n_core} of {n_rows} rows"
+        for name, low, high in (("anchors", 0, self.n_core), ("neighbors", -1, n_rows)):
+            array = getattr(self, name)
+            if array.size and not low <= array.min() <= array.max() < high:
+                return f"{name} lie in [{array.min()}, {array.max()}], expected [{low}, {high})"
+        step = max(1, _CHECKED_NUMBERS // max(1, self.features.shape[1]))
+        for start in range(0, n_rows, step):
+            if not np.isfinite(self.features[start : start + step]).all():
+                return "features hold NaN or infinity"
+        return None
 
     def graph(
         self, similarity: Similarity = "binary", *, temperature: float = 0.5
@@ -432,15 +464,20 @@ class Blocks:
 
     def __init__(self, folder: Folder) -> None:
         manifest = folder.read_manifest(_FORMAT, "build_blocks")
-        try:
+        with parsing(f"{folder.path}/manifest.json"):
             plan = manifest["plan"]
             self.key = str(manifest["key"])
-            self.n_samples, self.n_features = int(plan["n_samples"]), int(plan["n_features"])
+            self.n_samples = whole_number(plan["n_samples"])
+            self.n_features = whole_number(plan["n_features"])
             self.dtype = str(plan["dtype"])
             self.metric: Metric = plan["config"]["metric"]
+            if self.dtype not in ("float16", "float32") or self.metric not in get_args(Metric):
+                raise ValueError(f"dtype {self.dtype} and metric {self.metric}")
             self.records: list[dict[str, Any]] = list(manifest["blocks"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{folder.path}/manifest.json lacks {error}.") from error
+            for record in self.records:
+                for name in ("n_core", "n_halo", "n_anchors"):
+                    whole_number(record[name])
+                folder / record["name"]
         self.folder = folder
 
     def __repr__(self) -> str:
@@ -455,7 +492,13 @@ class Blocks:
     def __getitem__(self, number: int) -> Block:
         """Open a block, its checksums verified."""
         record = self.records[number]
-        return Block(self.folder / record["name"], record, self.metric)
+        block = Block(self.folder / record["name"], record, self.metric)
+        if block.features.shape[1] != self.n_features:
+            raise CorruptFileError(
+                f"{self.folder.path}/{record['name']} has n_features={block.features.shape[1]}, "
+                f"the manifest says {self.n_features}. Remove it and run again."
+            )
+        return block
 
     def __iter__(self) -> Iterator[Block]:
         return (self[number] for number in range(len(self)))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.storage import Folder, check_format
+from prcut.storage import Folder, check_format, parsing, whole_number
 from prcut.train_state import Record, TrainConfig, TrainState
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
@@ -56,18 +56,23 @@ def load_checkpoint(
         return False
     record = folder.read_json(_RECORD)
     try:
-        _check_plan(folder, record, config)
-        folder.verify(record)
-        (name,) = record["files"]
-        tensors = load(folder.read_bytes(name))
-        assigner.load_state_dict(_part(tensors, "assigner."))
-        state.cluster_mass.load_state_dict(_part(tensors, "mass."))
-        state.optimizer.load_state_dict(_optimizer_state(tensors, state.optimizer))
-        state.records = _records(_part(tensors, "history."))
-        state.step = int(record["step"])
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, CorruptFileError | InvalidInputError):
-            raise
+        with parsing(f"the checkpoint in {folder.path} does not fit this run: it"):
+            _check_plan(folder, record, config)
+            folder.verify(record)
+            (name,) = record["files"]
+            tensors = load(folder.read_bytes(name))
+            if broken := [name for name, value in tensors.items() if not value.isfinite().all()]:
+                raise ValueError(f"{broken[0]} holds NaN or infinity")
+            assigner.load_state_dict(_part(tensors, "assigner."))
+            if not getattr(assigner, "is_finite", True):
+                raise ValueError("the assigner gives NaN or infinity in place of logits")
+            state.cluster_mass.load_state_dict(_part(tensors, "mass."))
+            state.optimizer.load_state_dict(_optimizer_state(tensors, state.optimizer))
+            state.records = _records(_part(tensors, "history."), state.n_clusters)
+            state.step = whole_number(record["step"])
+            if state.step > config.max_steps:
+                raise ValueError(f"step {state.step} of max_steps={config.max_steps}")
+    except SafetensorError as error:
         raise CorruptFileError(
             f"the checkpoint in {folder.path} does not fit this run: {error}"
         ) from error
@@ -75,7 +80,7 @@ def load_checkpoint(
 
 
 def _check_plan(folder: Folder, record: Any, config: TrainConfig) -> None:
-    check_format(f"the checkpoint in {folder.path}", int(record["format"]), _FORMAT)
+    check_format(f"the checkpoint in {folder.path}", whole_number(record["format"]), _FORMAT)
     wanted = asdict(config)
     differs = sorted(name for name in wanted if record["config"].get(name) != wanted[name])
     if differs:
@@ -100,11 +105,26 @@ def _optimizer_state(
     for key, value in _part(tensors, "optimizer.").items():
         number, name = key.split(".", 1)
         slots.setdefault(int(number), {})[name] = value
-    return {"state": slots, "param_groups": optimizer.state_dict()["param_groups"]}
+    groups = optimizer.state_dict()["param_groups"]
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    # torch takes what it is given, and would read beyond the end of a tensor that is too short
+    for place, slot in slots.items():
+        shape = parameters[whole_number(place)].shape
+        expected = {"step": torch.Size([]), "exp_avg": shape, "exp_avg_sq": shape}
+        found = {name: value.shape for name, value in slot.items()}
+        is_right = found == expected and all(v.dtype == torch.float32 for v in slot.values())
+        if not is_right or slot["exp_avg_sq"].min() < 0:
+            raise ValueError(f"optimizer.{place} is not that of a parameter of shape {shape}")
+    return {"state": slots, "param_groups": groups}
 
 
-def _records(history: Mapping[str, Tensor]) -> list[Record]:
+def _records(history: Mapping[str, Tensor], n_clusters: int) -> list[Record]:
     columns = [history[name] for name in Record._fields]
+    n_records = columns[0].numel()
+    for name, column in zip(Record._fields, columns, strict=True):
+        shape = (n_records, n_clusters) if name == "cluster_sizes" and n_records else (n_records,)
+        if column.shape != shape:
+            raise ValueError(f"history.{name} has shape {tuple(column.shape)}, expected {shape}")
     return [
         Record(*(value.numpy() if value.ndim else value.item() for value in row))
         for row in zip(*columns, strict=True)

@@ -12,7 +12,8 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -146,14 +147,37 @@ def _connect(address: str) -> None:
     import ray
 
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address == "local":
-        # nothing listens beyond this machine
+    own = address == "local"
+    if own:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(address=address, **options)
+        with _loopback() if own else nullcontext():
+            ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"no Ray cluster answers at {address=}: {reason}") from error
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Nothing listens beyond this machine.
+
+    Ray takes the outer address of a Linux machine in place of 127.0.0.1, and then listens on all of
+    them: other machines might join. Told that they cannot, as on macOS, it stays on loopback.
+    """
+    from ray._private import ray_constants
+
+    name, switch = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "ENABLE_RAY_CLUSTER"
+    before, was = os.environ.get(name), getattr(ray_constants, switch, None)
+    os.environ[name] = "0"  # for the processes that Ray starts
+    setattr(ray_constants, switch, False)  # for this one
+    try:
+        yield
+    finally:
+        setattr(ray_constants, switch, was)
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 class _Tasks:

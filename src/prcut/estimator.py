@@ -24,7 +24,7 @@ from prcut.assigner import Assigner
 from prcut.assignment import assign_labels, assign_probs, represent_rows
 from prcut.batches import GatheredPairs
 from prcut.display import FitDisplay
-from prcut.errors import InvalidInputError
+from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.export import export_onnx
 from prcut.fitting import (
     FitConfig,
@@ -52,7 +52,7 @@ from prcut.objective import hard_objective
 from prcut.pairs import WalkPairs
 from prcut.partition import tree_of_clusters
 from prcut.similarity import PairSimilarity, Similarity, build_graph
-from prcut.storage import Folder
+from prcut.storage import Folder, parsing, whole_number
 from prcut.train_state import TrainState
 from prcut.training import train
 
@@ -376,23 +376,37 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
     @classmethod
     def load(cls, path: str | Path) -> PRCut:
         """The estimator that :meth:`save` saved, or the model of a run of the command line."""
-        from safetensors.torch import load
-
         loaded = load_model(path)
         model = cls._from_model(loaded)
         folder, files = Folder(path), _mapping(loaded.description, "files")
         if _FIT_FILE in files:
             folder.verify({"files": files})
-            tensors = {
-                name: value.numpy() for name, value in load(folder.read_bytes(_FIT_FILE)).items()
-            }
-            model.labels_ = tensors.pop("labels")
-            if "graph_features" in tensors:
-                model._graph_features = tensors.pop("graph_features")
-            model.history_ = History(
-                {name.removeprefix("history."): value for name, value in tensors.items()}
-            )
+            model._take(folder.read_bytes(_FIT_FILE), f"{folder.path}/{_FIT_FILE}")
+        if model._is_precomputed and not hasattr(model, "_graph_features"):
+            raise CorruptFileError(f"{path} was fitted to a matrix, of which it holds no rows.")
         return model
+
+    def _take(self, content: bytes, file: str) -> None:
+        """What :meth:`save` put beside the model."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            with parsing(file):
+                arrays = {name: value.numpy() for name, value in load(content).items()}
+                self.labels_ = arrays.pop("labels")
+                if self.labels_.ndim != 1 or self.labels_.dtype != np.int64:
+                    raise ValueError(f"labels of shape {self.labels_.shape}")
+                if self._is_precomputed:
+                    self._graph_features = rows = arrays.pop("graph_features")
+                    expected = self.n_features_in_, self.assigner_.n_features
+                    if rows.shape != expected or not np.isfinite(rows).all():
+                        raise ValueError(f"graph_features of shape {rows.shape}")
+                self.history_ = History(
+                    {name.removeprefix("history."): v for name, v in arrays.items()}
+                )
+        except SafetensorError as error:
+            raise CorruptFileError(f"{file} is not a safetensors file: {error}.") from error
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload what prediction needs to the Hugging Face Hub; return the commit's URL.
@@ -453,19 +467,30 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         if not isinstance(assigner, Assigner):
             raise InvalidInputError("the model is a table of logits, not an assigner of features.")
         known = cls._get_param_names()
+        with parsing("the description of the model"):
+            return cls._described(assigner, description, known)
+
+    @classmethod
+    def _described(cls, assigner: Assigner, description: dict[str, Any], known: list[str]) -> PRCut:
+        """An estimator with the parameters and scores that a stranger's model may set."""
         # a run of the command line calls its settings by the same names
         parameters = {**_mapping(description, "run"), **_mapping(description, "parameters")}
         model = cls(**{name: value for name, value in parameters.items() if name in known})
         model.set_params(n_clusters=assigner.n_clusters)
         if model._config().layers != assigner.hidden:
             model.set_params(hidden=assigner.hidden)
-        model.assigner_ = assigner.to(choose_device(model.device))
+        # rows are read as float32, whatever the weights were saved as
+        model.assigner_ = assigner.float().to(choose_device(model.device))
         model.n_features_in_ = assigner.n_features
         of_run = {"balance_weight_": _mapping(description, "result").get("balance_weight")}
         for name, value in {**of_run, **_mapping(description, "fitted")}.items():
             if name in _FITTED and value is not None:
-                is_names = name == "feature_names_in_"
-                setattr(model, name, np.array(value, dtype=object) if is_names else value)
+                setattr(model, name, _fitted_value(name, value))
+        n_features = model.n_features_in_
+        if n_features != assigner.n_features and not model._is_precomputed:
+            raise ValueError(f"n_features_in_={n_features}, the assigner has {assigner.n_features}")
+        if len(getattr(model, "feature_names_in_", range(n_features))) != n_features:
+            raise ValueError("feature_names_in_ are not one for each feature")
         return model
 
     # -- what the methods share --------------------------------------------------------------
@@ -554,6 +579,19 @@ def _mapping(description: dict[str, Any], name: str) -> dict[str, Any]:
     """A part of a description, empty where a stranger's model has none."""
     part = description.get(name)
     return part if isinstance(part, dict) else {}
+
+
+def _fitted_value(name: str, value: Any) -> Any:
+    """What a description says of a fit: names, whole numbers or finite ones, and nothing else."""
+    if name == "feature_names_in_":
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError("feature_names_in_ are not names")
+        return np.array(value, dtype=object)
+    if name in ("n_steps_", "n_neighbors_", "n_features_in_"):
+        return whole_number(value)
+    if type(value) not in (int, float) or not np.isfinite(value):
+        raise ValueError(f"{name} is not a number")
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from prcut.batches import shared_tensor
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph import SimilarityGraph
 from prcut.sparse import csr_tensor
-from prcut.storage import Folder, check_format
+from prcut.storage import Folder, check_format, parsing, whole_number
 
 __all__ = ["GRAPH_RECORD", "load_graph", "save_graph"]
 
@@ -48,7 +50,8 @@ def load_graph(path: str | Path | Folder, *, verify: bool = True) -> SimilarityG
     ----------
     path : str, path or Folder
     verify : bool
-        Compare the files with their checksums first, which reads them once.
+        Compare the files with their checksums, and the arrays with each other, which reads them
+        twice.
     """
     folder = path if isinstance(path, Folder) else Folder(path)
     record = folder.read_record(GRAPH_RECORD)
@@ -57,20 +60,32 @@ def load_graph(path: str | Path | Folder, *, verify: bool = True) -> SimilarityG
             f"{folder.path} holds no finished graph (no valid {GRAPH_RECORD}); make one by "
             "save_graph or `prcut graph`."
         )
-    try:
-        found, n_samples = int(record["format"]), int(record["n_samples"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{folder.path}/{GRAPH_RECORD} lacks {error}.") from error
+    with parsing(f"{folder.path}/{GRAPH_RECORD}"):
+        found, n_samples = whole_number(record["format"]), whole_number(record["n_samples"])
     check_format(folder.path, found, _FORMAT)
     if verify:
         folder.verify(record)
-    indptr, indices, values = (shared_tensor(folder.map_array(f"{name}.npy")) for name in _ARRAYS)
-    if (
-        len(indptr) != n_samples + 1
-        or int(indptr[-1]) != len(indices)
-        or len(values) != len(indices)
-    ):
+    indptr, indices, values = (folder.map_array(f"{name}.npy") for name in _ARRAYS)
+    is_graph = (
+        indptr.shape == (n_samples + 1,)
+        and indptr.dtype == indices.dtype == np.int64
+        and values.dtype in (np.float32, np.float64)
+        and indices.shape == values.shape == (int(indptr[-1]),)
+    )
+    # what points out of the arrays would be read there: torch and SciPy do not look
+    if not is_graph or (verify and not _is_valid(indptr, indices, values)):
         raise CorruptFileError(
             f"the arrays in {folder.path} do not fit each other; remove it and make it again."
         )
-    return SimilarityGraph(csr_tensor(indptr, indices, values))
+    parts = [shared_tensor(part) for part in (indptr, indices, values)]
+    return SimilarityGraph(csr_tensor(parts[0], parts[1], parts[2]))
+
+
+def _is_valid(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> bool:
+    """Whether rows follow each other, neighbours are rows, and weights are finite and >= 0."""
+    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+        return False
+    if not len(indices):
+        return True
+    low, high = indices.min(), indices.max()
+    return bool(0 <= low <= high < len(indptr) - 1 and 0 <= values.min() <= values.max() < np.inf)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from prcut.assigner import Assigner
-from prcut.assignment import row_chunks
+from prcut.assignment import check_numbers, row_chunks
 from prcut.engine import Engine, Here
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fitting import choose_device
@@ -107,7 +107,7 @@ def assign_parquet(
     """
     source = open_source(data, column=column, id_column=id_column)
     _check(assigner, source, top)
-    assigner = assigner.to(choose_device(device)).eval()
+    assigner = assigner.float().to(choose_device(device)).eval()
     files = source.files if isinstance(source, ParquetSource) else _array_files(source)
     plan = {
         "kind": "labels",
@@ -281,8 +281,10 @@ class _Labels:
         import pyarrow as pa
 
         with closing(read_ahead(self._pieces(file))) as pieces:
+            row = file.start
             for features, ids in pieces:
-                label, confidence, *lists = _assign(self._assigner, features, self._top)
+                label, confidence, *lists = _assign(self._assigner, features, self._top, row)
+                row += len(features)
                 columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
                 columns += [
                     pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), self._top)
@@ -303,15 +305,18 @@ class _Labels:
 
 
 @torch.inference_mode()
-def _assign(assigner: Assigner | LevelAssigner, features: np.ndarray, top: int) -> list[np.ndarray]:
+def _assign(
+    assigner: Assigner | LevelAssigner, features: np.ndarray, top: int, first_row: int = 0
+) -> list[np.ndarray]:
     """Label and confidence of every row and, with ``top``, its clusters and probabilities."""
     parts = []
-    for _, chunk in row_chunks(assigner, features):
+    for rows, chunk in row_chunks(assigner, features):
         if isinstance(assigner, LevelAssigner):
             leaf, confidence = assigner.walk(chunk)
             parts.append([leaf.int(), confidence])
         else:
             parts.append(_best(assigner(chunk), top))
+        check_numbers(parts[-1][1], first_row + rows.start)
     return [torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)]
 
 

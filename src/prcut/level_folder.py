@@ -16,7 +16,7 @@ from prcut.assigner import Assigner
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.level_assigner import LevelAssigner
 from prcut.model_folder import load_model, save_model
-from prcut.storage import Folder, check_format
+from prcut.storage import Folder, check_format, parsing, whole_number
 
 __all__ = ["LEVELS_FILE", "LoadedLevels", "load_levels", "save_levels"]
 
@@ -73,12 +73,10 @@ def load_levels(path: str | Path, *, depth: int = 0) -> LoadedLevels:
     if not folder.exists(LEVELS_FILE):
         raise InvalidInputError(f"{path} holds no model of levels (no {LEVELS_FILE}).")
     content = folder.read_json(LEVELS_FILE)
-    try:
-        found = int(content["format"])
+    with parsing(f"{folder.path}/{LEVELS_FILE}"):
+        found = whole_number(content["format"])
         is_there = [bool(one) for one in content["children"]]
         description = dict(content["description"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{folder.path}/{LEVELS_FILE} lacks {error}.") from error
     check_format(folder.path, found, _FORMAT)
     if depth >= _MOST_LEVELS:
         raise CorruptFileError(f"{folder.path} has more than {_MOST_LEVELS} levels.")
@@ -88,7 +86,7 @@ def load_levels(path: str | Path, *, depth: int = 0) -> LoadedLevels:
         child = f"{path}/{_child(number)}"
         if not wanted:
             children.append(None)
-        elif Folder(child).exists(LEVELS_FILE):
+        elif _inside(child).exists(LEVELS_FILE):
             children.append(load_levels(child, depth=depth + 1).assigner)
         else:
             children.append(_assigner(child))
@@ -98,7 +96,15 @@ def load_levels(path: str | Path, *, depth: int = 0) -> LoadedLevels:
         raise CorruptFileError(f"{folder.path}: {error}") from error
 
 
+def _inside(path: str) -> Folder:
+    """A folder of the tree, refused where it is a link: one to a folder above would never end."""
+    if "://" not in path and Path(path).is_symlink():
+        raise CorruptFileError(f"{path} is a link, expected a folder.")
+    return Folder(path)
+
+
 def _assigner(path: str) -> Assigner:
+    _inside(path)
     assigner = load_model(path).assigner
     if not isinstance(assigner, Assigner):
         raise CorruptFileError(f"{path} is a {type(assigner).__name__}, expected an assigner.")

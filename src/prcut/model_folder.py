@@ -38,6 +38,7 @@ _KEYS = {
     "assigner": {"kind", "n_features", "n_clusters", "hidden", "bottleneck"},
     "table": {"kind", "n_samples", "n_clusters"},
 }
+_DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 # no sizes and no scores in the card: it stays when another model is saved over this one
 _CARD_TEXT = """\
 ---
@@ -163,6 +164,8 @@ def load_model(path: str | Path) -> LoadedModel:
     made |= {name: value for name, value in sizes.items() if name != "kind"}
     assigner = LogitTable(**made) if sizes["kind"] == "table" else Assigner(**made)
     assigner.load_state_dict(tensors, assign=True)
+    if not assigner.is_finite:
+        _refuse(folder, _TENSORS, "gives NaN or infinity in place of logits")
     return LoadedModel(assigner.eval(), config["description"])
 
 
@@ -315,7 +318,7 @@ def _difference(shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Ten
         if tensors[name].shape != shape:
             return f"{name} has shape {tuple(tensors[name].shape)}, expected {shape}"
     dtypes = {tensor.dtype for tensor in tensors.values()}
-    if len(dtypes) > 1 or not all(dtype.is_floating_point for dtype in dtypes):
+    if len(dtypes) > 1 or not dtypes <= _DTYPES:
         names = sorted(str(dtype) for dtype in dtypes)
         return f"its dtypes are {', '.join(names)}, expected one floating dtype"
     return None

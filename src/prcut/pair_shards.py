@@ -35,7 +35,7 @@ from prcut.pairs import WalkPairs, stream_generator
 from prcut.progress import Progress
 from prcut.read_ahead import read_ahead
 from prcut.similarity import Similarity
-from prcut.storage import Folder, plan_key
+from prcut.storage import Folder, parsing, plan_key, whole_number
 from prcut.validation import check_positive_int
 
 __all__ = ["PairShards", "ShardConfig", "count_shards", "open_pair_shards", "write_pair_shards"]
@@ -231,12 +231,13 @@ class PairShards:
 
     def __init__(self, folder: Folder) -> None:
         manifest = folder.read_manifest(_FORMAT, "write_pair_shards")
-        try:
-            self.sizes = np.asarray(manifest["shards"], np.int64)
+        with parsing(f"{folder.path}/manifest.json"):
+            self.sizes = np.asarray([whole_number(size) for size in manifest["shards"]], np.int64)
             self._mean_weight = float(manifest["weight"]) / max(1, self.n_pairs)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{folder.path}/manifest.json lacks {error}.") from error
+            if not 0 <= self._mean_weight < np.inf or (self.n_pairs and self._mean_weight == 0):
+                raise ValueError(f"weight is {manifest['weight']}")
         self.folder = folder
+        self._n_features: int | None = None  # of the shard that was read first
 
     @property
     def n_pairs(self) -> int:
@@ -304,13 +305,29 @@ class PairShards:
         self.folder.verify(self.folder.read_json(f"{name}.json"))
         stop = int(self.sizes[number])
         row = self.folder.read_array(f"{name}.features.npy", start, start + 1)
-        chunk = max(1, _CHUNK_BYTES // row.nbytes)
+        chunk = max(1, _CHUNK_BYTES // max(1, row.nbytes))
         for first in range(start, stop, chunk):
             last = min(first + chunk, stop)
-            yield tuple(
+            columns = tuple(
                 self.folder.read_array(f"{name}.{column}.npy", first, last)
                 for column in ("features", "weight", "node_weight")
             )
+            self._check(columns, last - first, name)
+            yield columns
+
+    def _check(self, columns: _Chunk, n_pairs: int, name: str) -> None:
+        """Refuse arrays that are whole, but not those of pairs: checksums cannot tell."""
+        self._n_features = self._n_features or columns[0].shape[-1]
+        shapes = (n_pairs, 2, self._n_features), (n_pairs,), (n_pairs, 2)
+        for column, shape in zip(columns, shapes, strict=True):
+            is_right = column.shape == shape and column.dtype in (np.float16, np.float32)
+            if not is_right or not np.isfinite(column).all():
+                raise CorruptFileError(
+                    f"the arrays of {name} in {self.folder.path} are not those of {n_pairs} pairs, "
+                    "or hold NaN or infinity; remove the folder and run again."
+                )
+        if columns[1].min() < 0 or columns[2].min() < 0:
+            raise CorruptFileError(f"{name} in {self.folder.path} holds weights < 0.")
 
 
 # (features, weight, node_weight) of some pairs

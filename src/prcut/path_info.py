@@ -17,10 +17,12 @@ from prcut.pair_shards import open_pair_shards
 from prcut.runs import read_plan
 from prcut.sources import ParquetSource, open_source
 from prcut.status import read_status
-from prcut.storage import Folder
+from prcut.storage import Folder, parsing, whole_number
 
 __all__ = ["describe_path"]
 
+# starts listed at most, whatever a plan says
+_SHOWN_STARTS = 100
 # names and values, in the order to show them
 _Rows = list[tuple[str, str]]
 
@@ -45,9 +47,10 @@ def describe_path(path: str | Path) -> _Rows:
         raise InvalidInputError(f"{path} does not exist.")
     if info.is_file:
         return _data(where)
-    for describe, is_it in _kinds():
-        if is_it(folder):
-            return describe(where)
+    with parsing(f"a file in {where}"):
+        for describe, is_it in _kinds():
+            if is_it(folder):
+                return describe(where)
     try:
         return _data(where)
     except InvalidInputError as error:
@@ -86,7 +89,7 @@ def _run(path: str) -> _Rows:
     rows = [
         ("kind", "run"),
         ("state", "finished" if result else "begun; finish it by `prcut fit … --resume`"),
-        ("data", plan["data"] or "an array"),
+        ("data", str(plan["data"] or "an array")),
         ("rows", f"{plan['n_samples']:,}"),
         ("features", f"{plan['n_features']:,}"),
         ("clusters", str(plan["n_clusters"])),
@@ -138,7 +141,8 @@ def _stages(folder: Folder, plan: dict[str, Any]) -> _Rows:
     ends = {"graph": GRAPH_RECORD, "blocks": "manifest.json", "pairs": "manifest.json"}
     names = ("graph",) if plan["mode"] == "memory" else ("blocks", "pairs")
     stages = [(name, _state(folder / name, ends[name])) for name in names]
-    for start in range(1 if plan["solver"] == "search" else plan["n_init"]):
+    n_starts = 1 if plan["solver"] == "search" else whole_number(plan["n_init"])
+    for start in range(min(n_starts, _SHOWN_STARTS)):
         saved = folder / "checkpoint" / f"start-{start}"
         step = saved.read_json("checkpoint.json")["step"] if saved.exists("checkpoint.json") else 0
         stages.append((f"start {start + 1}", f"step {step:,} of at most {plan['max_steps']:,}"))
@@ -187,13 +191,14 @@ def _graph(path: str) -> _Rows:
     record = folder.read_record(GRAPH_RECORD) or {}
     names = ("n_samples", "n_edges", "n_neighbors", "metric", "similarity")
     found = [(name.removeprefix("n_"), record[name]) for name in names if name in record]
-    rows = [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in found]
+    rows = [(name, f"{value:,}" if type(value) is int else str(value)) for name, value in found]
     return [("kind", "graph"), *rows, ("size", readable_bytes(_size(folder)))]
 
 
 def _blocks(path: str) -> _Rows:
     blocks = open_blocks(path)
-    largest = max(record["n_core"] + record["n_halo"] for record in blocks.records)
+    sizes = (record["n_core"] + record["n_halo"] for record in blocks.records)
+    largest = max(sizes, default=0)
     return [
         ("kind", "blocks"),
         ("rows", f"{blocks.n_samples:,}"),
@@ -228,7 +233,7 @@ def _labels(path: str) -> _Rows:
     return [
         *rows,
         ("files", f"{len(plan['files']):,}"),
-        ("id", plan["id_column"] or "row"),
+        ("id", str(plan["id_column"] or "row")),
         ("size", readable_bytes(_size(folder))),
     ]
 

@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from prcut.errors import InvalidInputError
+from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.storage import locate
 
 if TYPE_CHECKING:
@@ -96,11 +97,21 @@ def open_source(
             "file or folder."
         )
     if str(data).endswith(".npy"):
-        try:
-            return ArraySource(np.load(data, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError) as error:
-            raise InvalidInputError(f"{data} cannot be read as a .npy file: {error}") from error
+        return ArraySource(_map_npy(Path(data)))
     return ParquetSource(str(data), column, id_column, filesystem)
+
+
+def _map_npy(path: Path) -> np.ndarray:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise InvalidInputError(f"{path} is not a file.")
+    try:
+        # not np.load, which also opens archives and, if it may, pickles
+        array: np.ndarray = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, TypeError, SyntaxError, TokenError, ArithmeticError) as error:
+        raise InvalidInputError(f"{path} cannot be read as a .npy file: {error}") from error
+    if array.ndim == 2 and array.shape[1] == 0:  # any number of rows takes no room
+        raise InvalidInputError(f"{path} has n_features=0 columns, expected at least one.")
+    return array
 
 
 def piece_rows(source: Source) -> int:
@@ -165,7 +176,10 @@ def read_all(source: Source) -> np.ndarray:
     if kept is not None and (kept.dtype != source.dtype or not kept.flags.c_contiguous):
         kept = None
     shape = source.n_samples, source.n_features
-    rows = np.empty(shape, source.dtype) if kept is None else kept
+    try:
+        rows = np.empty(shape, source.dtype) if kept is None else kept
+    except (MemoryError, ValueError) as error:
+        raise InvalidInputError(f"data of shape {shape} do not fit in memory: {error}") from error
     step = piece_rows(source)
     for start in range(0, source.n_samples, step):
         stop = min(start + step, source.n_samples)
@@ -222,31 +236,43 @@ class ParquetSource:
         self._files = _parquet_files(filesystem, path)
         counts, digest = [], hashlib.sha256()
         groups: list[int] = []
+        schemas: list[pa.Schema] = []
         for name in self._files:
             try:
                 metadata = pq.read_metadata(name, filesystem=filesystem)
-            except (pa.ArrowInvalid, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 raise InvalidInputError(f"{name} cannot be read as Parquet: {error}") from error
-            counts.append(metadata.num_rows)
-            groups += [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            for wanted in filter(None, (column, id_column)):
-                _check_has_column(metadata.schema.to_arrow_schema(), wanted, name)
             size = filesystem.get_file_info(name).size
+            counts.append(metadata.num_rows)
+            inside = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            groups += inside
+            _check_counts(metadata.num_rows, inside, size, name)
+            schemas.append(metadata.schema.to_arrow_schema())
+            for wanted in filter(None, (column, id_column)):
+                _check_has_column(schemas[-1], wanted, name)
             digest.update(f"{Path(name).name} {size} {metadata.num_rows}\n".encode())
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.n_samples = int(self._starts[-1])
         self.group_starts = np.unique(np.concatenate([[0], np.cumsum(groups, dtype=np.int64)]))
-        inside = (Path(name).relative_to(root or Path(name).parent) for name in self._files)
+        names = (Path(name).relative_to(root or Path(name).parent) for name in self._files)
         self.files = [
             SourceFile(name.as_posix(), int(start), int(stop))
-            for name, start, stop in zip(inside, self._starts, self._starts[1:], strict=False)
+            for name, start, stop in zip(names, self._starts, self._starts[1:], strict=False)
         ]
-        schema = pq.read_schema(self._files[0], filesystem=filesystem)
+        schema = schemas[0]
         self.column = _feature_column(schema, column, self._files[0])
-        if id_column is not None:
-            _check_id_column(schema, id_column, self._files[0])
         self.id_column = id_column
-        self.id_type = None if id_column is None else schema.field(id_column).type
+        self.id_type = None
+        for name, one in zip(self._files, schemas, strict=True):
+            _feature_column(one, self.column, name)
+            if id_column is not None:
+                _check_id_column(one, id_column, name)
+                self.id_type = self.id_type or one.field(id_column).type
+                if one.field(id_column).type != self.id_type:
+                    raise InvalidInputError(
+                        f"column {id_column!r} of {name} is {one.field(id_column).type}, that of "
+                        f"{self._files[0]} is {self.id_type}; make them the same."
+                    )
         is_half = pa.types.is_float16(schema.field(self.column).type.value_type)
         self.dtype = _stored_dtype(np.float16 if is_half else np.float32)
         digest.update(f"{self.column} {self.id_column}".encode())
@@ -254,6 +280,8 @@ class ParquetSource:
         self._stream: dict[str, _Stream] = {}
         self.n_features = 0
         first = self._read_column(self.column, 0, min(1, self.n_samples))
+        if first.null_count:
+            raise InvalidInputError(f"column {self.column!r} has a null list in row 0.")
         self.n_features = len(first[0]) if len(first) else 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -307,27 +335,46 @@ class ParquetSource:
 
     def _batches(self, column: str, start: int) -> Iterator[pa.Array]:
         """Batches of a column from row ``start`` on, through all files."""
-        import pyarrow.parquet as pq
-
         for name, file_start, file_stop in zip(
             self._files, self._starts, self._starts[1:], strict=False
         ):
             if file_stop <= start:
                 continue
-            with self._filesystem.open_input_file(name) as handle:
-                file = pq.ParquetFile(handle)
-                groups: list[int] = []
-                skip = max(0, start - int(file_start))
-                for group in range(file.num_row_groups):
-                    rows = file.metadata.row_group(group).num_rows
-                    if not groups and skip >= rows:
-                        skip -= rows
-                    else:
-                        groups.append(group)
-                for batch in file.iter_batches(_BATCH_ROWS, groups, [column]):
-                    if skip < len(batch):
-                        yield batch.column(0)[skip:]
-                    skip = max(0, skip - len(batch))
+            batches = self._file_batches(name, column, max(0, start - int(file_start)))
+            while (batch := self._next(batches, name)) is not None:
+                yield batch
+
+    def _file_batches(self, name: str, column: str, skip: int) -> Iterator[pa.Array]:
+        import pyarrow.parquet as pq
+
+        with self._filesystem.open_input_file(name) as handle:
+            file = pq.ParquetFile(handle)
+            groups: list[int] = []
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if not groups and skip >= rows:
+                    skip -= rows
+                else:
+                    groups.append(group)
+            for batch in file.iter_batches(_BATCH_ROWS, groups, [column]):
+                if skip < len(batch):
+                    yield batch.column(0)[skip:]
+                skip = max(0, skip - len(batch))
+
+    def _next(self, batches: Iterator[pa.Array], name: str) -> pa.Array | None:
+        """The next batch, or None; what pyarrow finds wrong in a file is worded."""
+        import pyarrow as pa
+        from pyarrow import fs
+
+        try:
+            return next(batches, None)
+        except OSError as error:
+            # of a disk or a network, and worth another try; pyarrow calls bad bytes so as well
+            if error.errno is not None or not isinstance(self._filesystem, fs.LocalFileSystem):
+                raise
+            raise CorruptFileError(f"{name} cannot be read as Parquet: {error}") from error
+        except (pa.ArrowException, ValueError) as error:
+            raise CorruptFileError(f"{name} cannot be read as Parquet: {error}") from error
 
     def _to_rows(self, lists: pa.Array, first_row: int) -> np.ndarray:
         """A chunk of lists as a matrix."""
@@ -346,6 +393,11 @@ class ParquetSource:
                     f"row {row}, expected n_features={self.n_features} in every row."
                 )
         values = lists.flatten()
+        if len(values) != len(lists) * self.n_features:
+            raise InvalidInputError(
+                f"column {self.column!r} holds lists of another length near row {first_row}, "
+                f"expected n_features={self.n_features} in every row."
+            )
         if values.null_count:
             raise InvalidInputError(
                 f"column {self.column!r} has {values.null_count} null values near row {first_row}."
@@ -368,12 +420,24 @@ class _Stream:
         taken: list[pa.Array] = []
         wanted = n_rows
         while wanted > 0:
-            batch = self._rest if self._rest is not None else next(self._batches)
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            if batch is None:
+                raise CorruptFileError("the Parquet files hold fewer rows than they say.")
             taken.append(batch[:wanted])
             self._rest = batch[wanted:] if len(batch) > wanted else None
             wanted -= len(taken[-1])
         self.position += n_rows
         return pa.chunked_array(taken) if taken else pa.chunked_array([], pa.null())
+
+
+def _check_counts(n_rows: int, groups: list[int], n_bytes: int, name: str) -> None:
+    """Refuse a file whose row groups are not its rows, or that has room for no such number."""
+    # a page, which takes some bytes at least, counts its rows by 31 bits
+    if n_rows != sum(groups) or min(groups, default=0) < 0 or n_rows > n_bytes * 2**31:
+        raise CorruptFileError(
+            f"{name} says it holds {n_rows} rows, and {sum(groups)} in its groups; it is altered "
+            "or forged."
+        )
 
 
 def _parquet_files(filesystem: fs.FileSystem, path: str) -> list[str]:

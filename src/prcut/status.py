@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from prcut.errors import CorruptFileError
 from prcut.progress import Progress
-from prcut.storage import Folder
+from prcut.storage import Folder, parsing
 
 __all__ = ["StageStatus", "StatusWriter", "read_status", "training_progress"]
 
@@ -110,12 +110,19 @@ def read_status(run: str | Path | Folder) -> list[StageStatus]:
     found = []
     for name in folder.names():
         content = folder.read_json(name)
-        try:
-            progress = Progress(**{field: content[field] for field in Progress._fields})
-            found.append((float(content["time"]), _stage(progress, now - float(content["time"]))))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{folder.path}/{name} lacks {error}.") from error
+        with parsing(f"{folder.path}/{name}"):
+            stage, written = content["stage"], _number(content["time"])
+            numbers = {field: _number(content[field]) for field in Progress._fields[1:]}
+            if not isinstance(stage, str):
+                raise ValueError("stage is not text")
+            found.append((written, _stage(Progress(stage, **numbers), now - written)))
     return [stage for _, stage in sorted(found)]
+
+
+def _number(value: object) -> Any:
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise ValueError(f"{str(value)[:40]} is not a finite number")
+    return value
 
 
 def _stage(progress: Progress, seconds_ago: float) -> StageStatus:

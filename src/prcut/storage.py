@@ -14,18 +14,20 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import numpy as np
 
-from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-__all__ = ["Folder", "check_format", "locate", "plan_key"]
+__all__ = ["Folder", "check_format", "locate", "parsing", "plan_key", "whole_number"]
 
 _CHUNK_BYTES = 2**23
 # a file being written: .name.token.prcut-tmp, which nobody else's files are called; two processes
@@ -86,6 +88,40 @@ def check_format(what: str, found: int, newest: int) -> None:
         )
 
 
+@contextmanager
+def parsing(file: str) -> Iterator[None]:
+    """One worded error for whatever in the content of a file is not as it should be.
+
+    >>> with parsing("a.json"):
+    ...     whole_number({"size": -1}["size"])
+    Traceback (most recent call last):
+    prcut.errors.CorruptFileError: a.json is altered or forged: -1 is not a whole number >= 0.
+    """
+    try:
+        yield
+    except PRCutError:
+        raise
+    except KeyError as error:
+        raise CorruptFileError(f"{file} lacks {str(error)[:200]}.") from error
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise CorruptFileError(f"{file} is altered or forged: {str(error)[:200]}.") from error
+
+
+def whole_number(value: Any, least: int = 0) -> int:
+    """A size that a file declares, for :func:`parsing`."""
+    if type(value) is not int or not least <= value < 2**63:  # True is an int too
+        raise ValueError(f"{str(value)[:40]} is not a whole number >= {least}")
+    return value
+
+
 class Folder:
     """A folder of arrays on a local disk or any pyarrow filesystem.
 
@@ -112,9 +148,15 @@ class Folder:
 
     def _full(self, name: str) -> str:
         # names also come from records, which may be forged: they never lead out of the folder
-        if not name or name.startswith(".") or "/" in name or "\\" in name:
+        if not isinstance(name, str) or not name or name[0] == "." or set(name) & set("/\\\0"):
             raise CorruptFileError(f"{name!r} is not a plain file name in {self.path}.")
         return f"{self.path}/{name}"
+
+    def _open(self, name: str) -> Any:
+        path = self._full(name)
+        if self._is_local:
+            _check_link(path)
+        return self.filesystem.open_input_file(path)
 
     # -- single files ------------------------------------------------------------------------
 
@@ -149,7 +191,7 @@ class Folder:
 
     def read_bytes(self, name: str) -> bytes:
         """The whole of a file."""
-        with self.filesystem.open_input_file(self._full(name)) as file:
+        with self._open(name) as file:
             content: bytes = file.read()
         return content
 
@@ -166,7 +208,7 @@ class Folder:
         """Read JSON, refusing what is not."""
         try:
             return json.loads(self.read_bytes(name))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptFileError(f"{self._full(name)} is not JSON: {error}") from error
 
     def write_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
@@ -188,7 +230,7 @@ class Folder:
 
     def read_array(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Rows ``start:stop`` of a .npy file, read and not mapped: no page stays behind."""
-        with self.filesystem.open_input_file(self._full(name)) as file:
+        with self._open(name) as file:
             shape, dtype, offset = self._header(name, file)
             start, stop, _ = slice(start, stop).indices(shape[0])
             row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
@@ -199,7 +241,7 @@ class Folder:
         """A .npy file mapped into memory where it is local, read otherwise."""
         if not self._is_local:
             return self.read_array(name)
-        with self.filesystem.open_input_file(self._full(name)) as file:
+        with self._open(name) as file:
             shape, dtype, offset = self._header(name, file)
         if 0 in shape:
             return np.empty(shape, dtype)
@@ -212,17 +254,22 @@ class Folder:
             if version != (1, 0):
                 raise ValueError(f"version {version}")
             header = np.lib.format.read_array_header_1_0(file)
-        except (ValueError, SyntaxError, OSError) as error:
+        except (ValueError, SyntaxError, TokenError, TypeError, OSError, RecursionError) as error:
             raise CorruptFileError(f"{self._full(name)} is not a .npy file: {error}") from error
         shape, fortran, dtype = header
         offset = file.tell()
         expected = offset + dtype.itemsize * int(np.prod(shape, dtype=object))
-        if fortran or dtype.hasobject or not shape or min(shape) < 0 or file.size() != expected:
+        # one number per place: no objects, no records, none of no size
+        is_plain = dtype.kind in "biufSU" and dtype.itemsize > 0
+        # numpy counts the places of an empty array as if it had one of each
+        places = int(np.prod([n or 1 for n in shape], dtype=object))
+        is_possible = shape and min(shape) >= 0 and places * dtype.itemsize < 2**63
+        if fortran or not is_plain or not is_possible or file.size() != expected:
             raise CorruptFileError(
                 f"{self._full(name)} has {file.size()} bytes, expected {expected} for an array of "
                 f"shape {shape} and dtype {dtype}; it is cut off or forged. Remove it, run again."
             )
-        return shape, dtype, offset
+        return tuple(map(int, shape)), dtype, offset
 
     # -- sealed groups of files --------------------------------------------------------------
 
@@ -248,7 +295,7 @@ class Folder:
 
     def verify(self, sealed: Mapping[str, Any]) -> None:
         """Compare every file with its size and checksum; name the first that differs."""
-        for name, expected in sealed["files"].items():
+        for name, expected in _sealed_files(sealed, self.path):
             size = self.size(name)
             if size != expected["size"]:
                 raise CorruptFileError(
@@ -256,7 +303,7 @@ class Folder:
                     "remove it and run again."
                 )
             digest = hashlib.sha256()
-            with self.filesystem.open_input_stream(self._full(name)) as file:
+            with self._open(name) as file:
                 while chunk := file.read(_CHUNK_BYTES):
                     digest.update(chunk)
             if digest.hexdigest() != expected["sha256"]:
@@ -299,7 +346,8 @@ class Folder:
         if not self.exists("plan.json"):
             self.write_json("plan.json", plan)
         elif (begun := self.read_json("plan.json")) != plan:
-            differs = sorted(name for name in plan if begun.get(name) != plan[name])
+            begun = begun if isinstance(begun, dict) else {}
+            differs = sorted(name for name in plan if begun.get(name) != plan[name]) or ["plan"]
             raise InvalidInputError(
                 f"{self.path} was begun with another {' and '.join(differs)}; choose another "
                 "folder, or remove this one."
@@ -312,10 +360,8 @@ class Folder:
                 f"{self.path} holds no finished result (no manifest.json); run {maker} on it first."
             )
         manifest = self.read_json("manifest.json")
-        try:
-            found = int(manifest["plan"]["format"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{self.path}/manifest.json lacks {error}.") from error
+        with parsing(f"{self.path}/manifest.json"):
+            found = whole_number(manifest["plan"]["format"])
         check_format(self.path, found, newest_format)
         assert isinstance(manifest, dict)  # noqa: S101
         return manifest
@@ -344,3 +390,27 @@ def _sync(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sealed_files(sealed: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Names, sizes and checksums of a record, which may be anything that JSON can say."""
+    files = sealed.get("files") if isinstance(sealed, Mapping) else None
+    if not isinstance(files, Mapping):
+        raise CorruptFileError(f"a record in {path} lists no files; remove it and run again.")
+    for name, expected in files.items():
+        if not isinstance(expected, Mapping) or not {"size", "sha256"} <= expected.keys():
+            raise CorruptFileError(f"a record in {path} has no size and checksum of {name!r}.")
+    return list(files.items())
+
+
+def _check_link(path: str) -> None:
+    """Refuse a link out of its folder: in a stranger's folder it could lead to any file of ours."""
+    if not os.path.islink(path):  # noqa: PTH114
+        return
+    target, home = Path(path).resolve(), Path(path).parent.resolve()
+    # the cache of the Hugging Face Hub links snapshots/<revision>/name to blobs/<checksum>
+    in_cache = home.parent.name == "snapshots" and target.parent == home.parents[1] / "blobs"
+    if not (target.is_relative_to(home) or in_cache):
+        raise CorruptFileError(
+            f"{path} is a link out of its folder, to {target}; put the file itself there."
+        )

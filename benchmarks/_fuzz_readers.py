@@ -1,0 +1,320 @@
+"""Small valid artefacts of every kind, and what reads them.
+
+A reader ends in a right result or a worded error. What it returns is used the way callers use it,
+so that a file which is taken in but breaks later is found too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from prcut import PRCut
+from prcut.assigner import Assigner, LogitTable
+from prcut.assignment import assign_labels
+from prcut.blocks import BlockConfig, build_blocks, open_blocks
+from prcut.checkpoint import load_checkpoint, save_checkpoint
+from prcut.fitting import FitConfig
+from prcut.graph import SimilarityGraph
+from prcut.graph_folder import load_graph, save_graph
+from prcut.label_files import assign_parquet
+from prcut.level_assigner import LevelAssigner
+from prcut.level_folder import load_levels, save_levels
+from prcut.model_folder import load_model, save_model
+from prcut.pair_shards import open_pair_shards, write_pair_shards
+from prcut.path_info import describe_path
+from prcut.runs import fit_run
+from prcut.sources import open_source, read_all
+from prcut.status import read_status
+from prcut.storage import Folder
+from prcut.train_state import Record, TrainConfig, TrainState
+
+__all__ = ["READERS", "Reader"]
+
+N_FEATURES, N_CLUSTERS = 3, 2
+
+
+class Reader(NamedTuple):
+    """How an artefact is made in a folder and read from it, and its share of the executions.
+
+    One that ``writes`` goes on with the work that the files are of.
+    """
+
+    make: Callable[[Path], None]
+    read: Callable[[Path], None]
+    share: float
+    writes: bool = False
+
+
+def _rows(n_samples: int = 24) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((n_samples, N_FEATURES)).astype(np.float32)
+
+
+def _check_finite(values: Any, what: str) -> None:
+    if not np.isfinite(np.asarray(values)).all():
+        raise AssertionError(f"{what} holds NaN or infinity without a word")
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+def _make_model(path: Path) -> None:
+    save_model(path, Assigner(N_FEATURES, N_CLUSTERS, (4,), 2), {"result": {"objective": 0.5}})
+
+
+@torch.inference_mode()
+def _read_model(path: Path) -> None:
+    assigner = load_model(path).assigner
+    assert isinstance(assigner, Assigner)  # noqa: S101
+    rows = np.zeros((2, assigner.n_features), np.float32)
+    _check_finite(assigner.probs(torch.from_numpy(rows)).float(), "probs")
+
+
+def _make_table(path: Path) -> None:
+    save_model(path, LogitTable(5, N_CLUSTERS), {})
+
+
+@torch.inference_mode()
+def _read_table(path: Path) -> None:
+    table = load_model(path).assigner
+    _check_finite(table.probs(torch.zeros(1, dtype=torch.int64)).float(), "probs")
+
+
+def _make_estimator(path: Path) -> None:
+    PRCut(N_CLUSTERS, n_neighbors=4, n_init=1, random_state=0).fit(_rows()).save(path)
+
+
+def _read_estimator(path: Path) -> None:
+    model = PRCut.load(path)
+    model.get_params()
+    _check_finite(model.predict_proba(np.zeros((2, model.n_features_in_))), "probs")
+
+
+def _make_levels(path: Path) -> None:
+    inner = LevelAssigner(Assigner(N_FEATURES, 2), [None, Assigner(N_FEATURES, 2)])
+    save_levels(path, LevelAssigner(Assigner(N_FEATURES, 2), [inner, None]))
+
+
+def _read_levels(path: Path) -> None:
+    tree = load_levels(path).assigner
+    labels = assign_labels(tree, np.zeros((2, tree.n_features), np.float32))
+    if not (0 <= labels.min() <= labels.max() < tree.n_clusters):
+        raise AssertionError(f"labels {labels} of {tree.n_clusters} clusters")
+
+
+# -- checkpoints -----------------------------------------------------------------------------
+
+_TRAIN = TrainConfig(max_steps=10, batch_size=8)
+
+
+def _state() -> tuple[Assigner, TrainState]:
+    generator = torch.Generator().manual_seed(0)
+    assigner = Assigner(N_FEATURES, N_CLUSTERS, (4,), generator=generator)
+    return assigner, TrainState.start(assigner, _TRAIN)
+
+
+def _step(assigner: Assigner, state: TrainState) -> None:
+    state.optimizer.zero_grad()
+    assigner(torch.ones(2, N_FEATURES)).square().sum().backward()
+    state.optimizer.step()
+
+
+def _make_checkpoint(path: Path) -> None:
+    assigner, state = _state()
+    _step(assigner, state)
+    state.step = 10
+    state.records = [Record(10, 0.5, 0.25, 0.25, 0.9, np.full(N_CLUSTERS, 0.5, np.float32))]
+    save_checkpoint(Folder(path), assigner, state, _TRAIN)
+
+
+def _read_checkpoint(path: Path) -> None:
+    assigner, state = _state()
+    if load_checkpoint(Folder(path), assigner, state, _TRAIN):
+        _check_finite(assigner(torch.zeros(1, N_FEATURES)).detach(), "logits")
+        _step(assigner, state)
+        _check_finite(state.cluster_mass.running, "cluster mass")
+        state.history["cluster_sizes"].reshape(len(state.records), N_CLUSTERS)
+        if not 0 <= state.step <= _TRAIN.max_steps:
+            raise AssertionError(f"step={state.step}")
+
+
+# -- graphs, blocks, pairs -------------------------------------------------------------------
+
+
+def _make_graph(path: Path) -> None:
+    ring = (np.arange(8)[:, None] + [1, 2]) % 8
+    save_graph(path, SimilarityGraph.from_neighbors(ring), {"metric": "euclidean"})
+
+
+def _read_graph(path: Path) -> None:
+    graph = load_graph(path)
+    _check_finite(graph.degree, "degree")
+    if graph.n_components > graph.n_samples:
+        raise AssertionError("more components than rows")
+    graph.edges  # noqa: B018
+    describe_path(path)
+
+
+def _make_blocks(path: Path) -> None:
+    build_blocks(_rows(), path, BlockConfig(n_neighbors=3, block_rows=12, halo=2))
+
+
+def _read_blocks(path: Path) -> None:
+    blocks = open_blocks(path)
+    for block in blocks:
+        graph = block.graph()
+        _check_finite(graph.degree, "degree")
+        _check_finite(block.features, "features")
+        block.rows[: block.n_core]
+    describe_path(path)
+
+
+def _make_pairs(path: Path) -> None:
+    blocks = path.with_name("blocks-of-pairs")
+    _make_blocks(blocks)
+    write_pair_shards(open_blocks(blocks), path)
+
+
+def _read_pairs(path: Path) -> None:
+    shards = open_pair_shards(path)
+    describe_path(path)
+    stream = shards.stream(32, n_streams=1)
+    for _ in range(2):
+        batch = next(stream)
+        for name in ("features", "weight", "node_weight"):
+            _check_finite(getattr(batch, name), name)
+        if len(batch.features) != 64 or len(batch.node_weight) != 64:
+            raise AssertionError(f"{len(batch.features)} rows in a batch of 32 pairs")
+    stream.close()
+
+
+# -- runs and labels -------------------------------------------------------------------------
+
+
+def _make_run(path: Path) -> None:
+    data = path.with_name("data-of-run.npy")
+    np.save(data, _rows(40))
+    options: dict[str, Any] = {"max_steps": 20, "n_init": 1, "n_neighbors": 4, "solver": "train"}
+    fit_run(data, path, FitConfig.of("default", N_CLUSTERS, seed=0, **options))
+    for kept in ("graph", "checkpoint", "labels"):
+        if (path / kept).is_dir():
+            for file in sorted((path / kept).rglob("*.npy")):
+                file.unlink()  # they have readers of their own
+
+
+def _read_run(path: Path) -> None:
+    for name, value in describe_path(path):
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise AssertionError(f"{name}={value!r} is not text")
+    for stage in read_status(path):
+        stage.describe()
+
+
+def _make_status(path: Path) -> None:
+    (path / "status").mkdir(parents=True)
+    progress = {"done": 1, "total": 9, "rows_per_second": 2.0, "seconds_left": 4.0}
+    content = {"stage": "train", **progress, "running": 1, "failed": 0, "time": 1.7e9}
+    (path / "status/train.json").write_text(json.dumps(content))
+
+
+def _read_status(path: Path) -> None:
+    for stage in read_status(path):
+        stage.describe()
+
+
+def _make_labels(path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    assign_parquet(Assigner(N_FEATURES, N_CLUSTERS, generator=generator), _rows(), path)
+
+
+def _read_labels(path: Path) -> None:
+    describe_path(path)
+    generator = torch.Generator().manual_seed(0)
+    # goes on with what is there, or makes again what is not whole
+    assign_parquet(Assigner(N_FEATURES, N_CLUSTERS, generator=generator), _rows(), path)
+    if not (path / "part-00000.parquet").is_file():
+        raise AssertionError("labels are missing")
+
+
+# -- data ------------------------------------------------------------------------------------
+
+
+def _make_npy(path: Path) -> None:
+    path.mkdir()
+    np.save(path / "rows.npy", _rows())
+
+
+def _read_npy(path: Path) -> None:
+    source = open_source(str(path / "rows.npy"))
+    _check_finite(read_all(source), "rows")
+
+
+def _make_parquet(path: Path) -> None:
+    path.mkdir()
+    rows = _rows()
+    for number, kind in enumerate((pa.list_(pa.float32()), pa.list_(pa.float32(), N_FEATURES))):
+        table = {
+            "id": [f"é{number}-{row}" for row in range(len(rows))],
+            "e": pa.array(rows.tolist(), kind),
+        }
+        (path / str(number)).mkdir()
+        pq.write_table(pa.table(table), path / f"{number}/rows.parquet", row_group_size=10)
+
+
+def _read_parquet(path: Path) -> None:
+    for number in range(2):
+        source = open_source(str(path / str(number)), column="e", id_column="id")
+        _check_finite(read_all(source), "rows")
+        ids = source.read_ids(0, source.n_samples)
+        if ids is None or len(ids) != source.n_samples:
+            raise AssertionError("ids are missing")
+
+
+def _make_storage(path: Path) -> None:
+    arrays = {"a.npy": np.arange(6.0, dtype=np.float32).reshape(3, 2), "b.npy": np.arange(4)}
+    folder = Folder(path)
+    folder.seal("record.json", arrays, {"key": "k"})
+    folder.write_json("manifest.json", {"plan": {"format": 1}})
+
+
+def _read_storage(path: Path) -> None:
+    folder = Folder(path)
+    folder.read_manifest(1, "seal")
+    folder.is_sealed("record.json", "k")
+    for name in ("a.npy", "b.npy"):
+        whole, mapped = folder.read_array(name), folder.map_array(name)
+        if whole.shape != mapped.shape or whole.dtype != mapped.dtype:
+            raise AssertionError("read and mapped differ")
+        whole.sum() if whole.dtype.kind in "fiu" else None
+
+
+def _read_json(path: Path) -> None:
+    folder = Folder(path)
+    folder.read_record("record.json")
+    folder.read_json("record.json")
+
+
+READERS = {
+    "json": Reader(_make_storage, _read_json, 0.25),
+    "storage": Reader(_make_storage, _read_storage, 0.2),
+    "status": Reader(_make_status, _read_status, 0.1),
+    "npy": Reader(_make_npy, _read_npy, 0.15),
+    "model": Reader(_make_model, _read_model, 0.04),
+    "table": Reader(_make_table, _read_table, 0.08),
+    "estimator": Reader(_make_estimator, _read_estimator, 0.03),
+    "levels": Reader(_make_levels, _read_levels, 0.02),
+    "checkpoint": Reader(_make_checkpoint, _read_checkpoint, 0.03),
+    "graph": Reader(_make_graph, _read_graph, 0.04),
+    "blocks": Reader(_make_blocks, _read_blocks, 0.02),
+    "pairs": Reader(_make_pairs, _read_pairs, 0.004),
+    "run": Reader(_make_run, _read_run, 0.02),
+    "labels": Reader(_make_labels, _read_labels, 0.005, writes=True),
+    "parquet": Reader(_make_parquet, _read_parquet, 0.025),
+}
