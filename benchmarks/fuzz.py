@@ -26,7 +26,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -153,25 +152,24 @@ class Watch:
                 self.seen.append(f"open {path} to write")
 
 
-def child(work: list[Work], seed: int, only: bool = False) -> None:
+def child(work: list[Work], seed: int, folder: Path, only: bool = False) -> None:
     """Do the work; a line of standard output for every part, of standard error for every step."""
     from _fuzz_readers import READERS
 
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _raise_too_slow)
-    with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
-        watch = Watch(Path(folder))
-        places = {reader: Path(folder) / reader / "artefact" for reader, _, _ in work}
-        for reader, place in places.items():
-            place.parent.mkdir(exist_ok=True)
-            READERS[reader].make(place)
-            READERS[reader].read(place)  # it is valid, and everything is imported
-        _limit_memory()
-        for reader, first, count in work:
-            read = partial(READERS[reader].read, places[reader])
-            numbers = range(first, first + count)
-            result = _executions(reader, seed, numbers, places[reader], read, watch, only)
-            print(json.dumps({"reader": reader, "count": count, **result}), flush=True)
+    watch = Watch(folder)
+    places = {reader: folder / reader / "artefact" for reader, _, _ in work}
+    for reader, place in places.items():
+        place.parent.mkdir()
+        READERS[reader].make(place)
+        READERS[reader].read(place)  # it is valid, and everything is imported
+    _limit_memory()
+    for reader, first, count in work:
+        read = partial(READERS[reader].read, places[reader])
+        numbers = range(first, first + count)
+        result = _executions(reader, seed, numbers, places[reader], read, watch, only)
+        print(json.dumps({"reader": reader, "count": count, **result}), flush=True)
 
 
 def _executions(
@@ -294,7 +292,12 @@ def _process(
 ) -> tuple[int, int, str | None]:
     """Parts done, the last execution begun, and how the process died if it did."""
     command = [sys.executable, __file__, "--seed", str(seed), "--child", json.dumps(work)]
-    with tempfile.TemporaryFile("w+") as log, tempfile.TemporaryFile("w+") as out:
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryDirectory(dir=_memory_folder()) as folder,
+    ):
+        command += ["--folder", folder]
         process = subprocess.Popen(command, stdout=out, stderr=log)  # noqa: S603
         size, changed = -1, time.monotonic()
         while process.poll() is None:
@@ -322,7 +325,7 @@ def _process(
         return len(results), int(numbers[-1]), f"status {process.returncode}"
 
 
-def guided(reader: str, count: int) -> None:
+def guided(reader: str, count: int, folder: Path) -> None:
     """Coverage-guided executions: the bytes that atheris makes become a file, resealed."""
     import atheris
 
@@ -331,7 +334,7 @@ def guided(reader: str, count: int) -> None:
 
         from prcut.errors import PRCutError  # isort: skip
     warnings.simplefilter("ignore")
-    place = Path(tempfile.mkdtemp(dir=_memory_folder())) / "artefact"
+    place = folder / "artefact"
     READERS[reader].make(place)
     files = Files(place)
     names = sorted(files.whole)
@@ -348,16 +351,13 @@ def guided(reader: str, count: int) -> None:
         finally:
             _tidy(place, files, READERS[reader].writes)
 
-    corpus = place.parent / "corpus"
+    corpus = folder / "corpus"
     corpus.mkdir()
     for number, name in enumerate(names):
         (corpus / str(number)).write_bytes(bytes([number]) + files.whole[name])
     limits = [f"-runs={count}", "-max_len=4096", "-timeout=60", "-rss_limit_mb=4096"]
     atheris.Setup([sys.argv[0], str(corpus), *limits], execute)
-    try:
-        atheris.Fuzz()
-    finally:
-        shutil.rmtree(place.parent, ignore_errors=True)
+    atheris.Fuzz()
 
 
 def main() -> int:
@@ -369,16 +369,23 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", type=int)
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--atheris", type=int, metavar="COUNT")
     options = parser.parse_args()
-    if options.atheris:
-        guided(options.reader, options.atheris)
-    elif options.only is not None:
-        child([(options.reader, options.only, 1)], options.seed, only=True)
-    elif options.child:
-        child(json.loads(options.child), options.seed)
-    else:
+    if not (options.child or options.folder or options.atheris or options.only is not None):
         return report(options)
+    if not options.folder:
+        # in a process of its own, which may end without tidying up
+        with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
+            command = [sys.executable, *sys.argv, "--folder", folder]
+            return subprocess.call(command)  # noqa: S603
+    folder = Path(options.folder)
+    if options.atheris:
+        guided(options.reader, options.atheris, folder)
+    elif options.child:
+        child(json.loads(options.child), options.seed, folder)
+    else:
+        child([(options.reader, options.only, 1)], options.seed, folder, only=True)
     return 0
 
 
