@@ -64,9 +64,9 @@ class FitDisplay:
                 TextColumn("{task.fields[figures]}", style="cyan"),
                 TimeRemainingColumn(elapsed_when_finished=True),
                 console=self._console,
-                disable=not self._is_live,
             )
-            self._bars.start()
+            if self._is_live:
+                self._bars.start()
         return self
 
     def __exit__(
@@ -75,7 +75,7 @@ class FitDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._enabled:
+        if self._enabled and self._is_live:
             self._bars.stop()
 
     @property
