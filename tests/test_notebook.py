@@ -80,7 +80,7 @@ model = PRCut(2, max_steps=30, n_init=1, n_neighbors=5, random_state=0, verbose=
     bars = [out for out in book.cells[0].outputs if out.output_type == "display_data"]
     assert len(bars) == 1  # one bar that was updated
     assert re.search(r'training.*value="30" max="30"', bars[0]["data"]["text/html"])
-    assert "teaching: 30/30" in bars[0]["data"]["text/plain"]
+    assert "training: 30/30" in bars[0]["data"]["text/plain"]
     printed = [out.text for out in book.cells[0].outputs if out.output_type == "stream"]
     assert not any("ipywidgets" in text for text in printed)
     assert "ratio cut" in book.cells[1].outputs[0]["data"]["text/html"]
