@@ -175,7 +175,10 @@ def test_spoilt_files_end_in_a_result_or_a_worded_error() -> None:
 
 # -- nothing leads out of the folder -------------------------------------------------------------
 
-OUTSIDE = ["../secret", "/etc/passwd", "..", ".", "a/b", "a\\b", ".hidden", "", "nul\0", 3, None]
+OUTSIDE = [
+    *("../secret", "/etc/passwd", "..", ".", "a/b", "a\\b", ".hidden", "", "nul\0"),
+    *("é" * 200, "\ud800", 3, None),
+]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -446,7 +449,14 @@ def test_of_a_key_that_is_there_twice_the_one_that_is_checked_is_used(tmp_path: 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("total", "9"), ("done", None), ("seconds_left", float("inf")), ("stage", 3), ("time", [])],
+    [
+        ("total", "9"),
+        ("done", None),
+        ("seconds_left", float("inf")),
+        ("stage", 3),
+        ("stage", "\x1b[2J"),
+        ("time", []),
+    ],
 )
 def test_forged_status_is_refused(tmp_path: Path, name: str, value: Any) -> None:
     run = made("status", tmp_path / "run")
@@ -459,6 +469,8 @@ def test_forged_plans_are_refused_and_never_counted_up_to(tmp_path: Path) -> Non
     run = made("run", tmp_path / "run")
     rewrite(run / "plan.json", lambda plan: {**plan, "n_init": 10**12})
     assert len([name for name, _ in describe_path(run) if name.startswith("stage start")]) == 100
+    rewrite(run / "plan.json", lambda plan: {**plan, "data": "\x1b]0;owned\x07\ud800\n"})
+    assert all(name.isprintable() and value.isprintable() for name, value in describe_path(run))
     rewrite(run / "plan.json", lambda plan: {**plan, "n_samples": "many"})
     with pytest.raises(CorruptFileError, match="is altered or forged"):
         describe_path(run)

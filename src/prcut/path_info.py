@@ -50,13 +50,22 @@ def describe_path(path: str | Path) -> _Rows:
     with parsing(f"a file in {where}"):
         for describe, is_it in _kinds():
             if is_it(folder):
-                return describe(where)
+                return [(_printable(name), _printable(value)) for name, value in describe(where)]
     try:
         return _data(where)
     except InvalidInputError as error:
         raise InvalidInputError(
             f"{path} is not a run, model, graph, blocks, pairs, labels or data folder."
         ) from error
+
+
+def _printable(text: str) -> str:
+    r"""Text of a stranger's file as one line, which tells the terminal nothing.
+
+    >>> _printable("a\x1b[2J\nb")
+    'a�[2J�b'
+    """
+    return "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
 def _kinds() -> list[tuple[Callable[[str], _Rows], Callable[[Folder], bool]]]:

@@ -113,15 +113,15 @@ def read_status(run: str | Path | Folder) -> list[StageStatus]:
         with parsing(f"{folder.path}/{name}"):
             stage, written = content["stage"], _number(content["time"])
             numbers = {field: _number(content[field]) for field in Progress._fields[1:]}
-            if not isinstance(stage, str):
-                raise ValueError("stage is not text")
+            if not isinstance(stage, str) or not stage.isprintable():
+                raise ValueError("stage is not a line of text")
             found.append((written, _stage(Progress(stage, **numbers), now - written)))
     return [stage for _, stage in sorted(found)]
 
 
 def _number(value: object) -> Any:
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
-        raise ValueError(f"{str(value)[:40]} is not a finite number")
+        raise ValueError(f"{repr(value)[:40]} is not a finite number")
     return value
 
 

@@ -118,7 +118,7 @@ def parsing(file: str) -> Iterator[None]:
 def whole_number(value: Any, least: int = 0) -> int:
     """A size that a file declares, for :func:`parsing`."""
     if type(value) is not int or not least <= value < 2**63:  # True is an int too
-        raise ValueError(f"{str(value)[:40]} is not a whole number >= {least}")
+        raise ValueError(f"{repr(value)[:40]} is not a whole number >= {least}")
     return value
 
 
@@ -148,8 +148,8 @@ class Folder:
 
     def _full(self, name: str) -> str:
         # names also come from records, which may be forged: they never lead out of the folder
-        if not isinstance(name, str) or not name or name[0] == "." or set(name) & set("/\\\0"):
-            raise CorruptFileError(f"{name!r} is not a plain file name in {self.path}.")
+        if not _is_plain(name):
+            raise CorruptFileError(f"{repr(name)[:100]} is not a plain file name in {self.path}.")
         return f"{self.path}/{name}"
 
     def _open(self, name: str) -> Any:
@@ -390,6 +390,16 @@ def _sync(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_plain(name: Any) -> bool:
+    """Whether it is the name of a file on any disk, and of nothing else."""
+    if not isinstance(name, str) or not name or name[0] == "." or set(name) & set("/\\\0"):
+        return False
+    try:
+        return len(name.encode()) <= 255
+    except UnicodeEncodeError:  # half of a character, which JSON can say
+        return False
 
 
 def _sealed_files(sealed: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
