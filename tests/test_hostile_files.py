@@ -28,6 +28,7 @@ from safetensors.torch import load, save
 
 from prcut import Assigner, PRCut, sources
 from prcut.blocks import open_blocks
+from prcut.embedding import _backbone_weights
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 from prcut.graph_folder import load_graph
 from prcut.level_assigner import LevelAssigner
@@ -160,11 +161,18 @@ def test_no_reader_opens_a_pickle() -> None:
 
 def test_the_oldest_dependencies_allowed_have_no_known_fault_in_what_is_called() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    # CVE-2023-47248, code in the metadata of Parquet; CVE-2025-32434, torch.load(weights_only=True)
-    for name, needed in (("pyarrow", (14, 0, 1)), ("torch", (2, 6))):
-        found = re.search(rf'"{name}>=([\d.]+)"', text)
-        assert found
-        assert tuple(map(int, found[1].split("."))) >= needed, name
+    # CVE-2023-47248, code in the metadata of Parquet
+    found = re.search(r'"pyarrow>=([\d.]+)"', text)
+    assert found
+    assert tuple(map(int, found[1].split("."))) >= (14, 0, 1)
+
+
+def test_weights_of_strangers_need_a_torch_that_reads_them_safely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    with pytest.raises(InvalidInputError, match=r"upgrade to 2\.6"):
+        _backbone_weights(tmp_path / "weights.ckpt")
 
 
 def test_spoilt_files_end_in_a_result_or_a_worded_error() -> None:

@@ -520,6 +520,10 @@ def _load_solo_learn(model: str, device: torch.device, kind: str) -> _Encoder:  
 
 def _backbone_weights(path: Path) -> dict[str, Tensor]:
     """Tensors of the backbone, by their names in it. Nothing but tensors is unpickled."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):  # CVE-2025-32434
+        raise InvalidInputError(
+            f"torch {torch.__version__} may run code that {path} holds; upgrade to 2.6 or later."
+        )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
