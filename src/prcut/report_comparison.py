@@ -142,7 +142,7 @@ def _moved_section(
             f"<span>{count:,} rows, {share:.0%} of cluster {i}</span></header>"
             f"<h4>Rows that both runs are surest of</h4>{items}</article>"
         )
-    heads = [f"cluster of {names[0]}", f"of {names[1]}", "rows", "of the first"]
+    heads = ["from", "to", "rows", "of its cluster"]
     caption = (
         "Clusters of the two are matched one to one, so that the fewest rows move; matched ones "
         "stand on the diagonal and have the same colour."
