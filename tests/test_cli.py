@@ -459,7 +459,7 @@ def test_what_nobody_expected_is_one_line_unless_debugging(
 # -- processes -------------------------------------------------------------------------------
 
 LONG = ["--solver", "train", "--steps", "300", "--n-init", "2", "--neighbors", "10"]
-LONG += ["--batch-size", "512"]
+LONG += ["--batch-size", "2048"]
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
