@@ -269,7 +269,7 @@ class _Share(NamedTuple):
 def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Share]]:
     """Which buckets make up every block, its core first.
 
-    No block exceeds twice the mean in core rows, nor 1.25 of it in all: of more blocks the largest
+    No block exceeds twice the mean in core rows, nor 1.5 of it in all: of more blocks the largest
     would be larger, and memory grow with the data. A cell with more core rows is thinned into
     several blocks: that is left to cells k-means could not split, such as thousands of copies of
     one row. Of a centroid near everything the nearest ranks of the halo are kept.

@@ -29,7 +29,7 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
 # neighbours that its search may come to try
 _SAMPLE_ROWS, _SAMPLE_PER_CLUSTER, _MIN_SAMPLE_ROWS, _SAMPLE_NEIGHBORS = 2**18, 200, 2**14, 100
 # rows of the largest block with its halo, in means
-LARGEST_BLOCK = 1.25
+LARGEST_BLOCK = 1.5
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -55,7 +55,7 @@ def choose_block_rows(
     >>> choose_block_rows(8 * 10**9, 128, 4, 15, halo=4)
     100000
     >>> choose_block_rows(10**9, 128, 4, 15, halo=4)
-    93632
+    81859
     """
     # rows with their halo are read, joined and searched; core rows may be twice the mean
     rows = max(2.0, LARGEST_BLOCK * halo) * n_features * (2 * itemsize + 4)
