@@ -157,6 +157,8 @@ def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None 
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
             faiss.omp_set_num_threads(1)
             torch.set_num_threads(1)
+            # shells let what they start in the background ignore it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             if prepare is not None:
                 prepare()
             code = prcut_main(arguments)
