@@ -32,7 +32,8 @@ from prcut.engine import Engine, Here
 from prcut.fitting import FitConfig
 from prcut.label_files import assign_parquet
 from prcut.memory import readable_bytes
-from prcut.runs import RunResult, fit_run
+from prcut.run_folder import RunResult
+from prcut.runs import fit_run
 
 N_FEATURES = 64
 # of torchrun's steps per second; of the bare loop's rows per second; of the CPU-seconds without Ray

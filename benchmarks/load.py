@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 from scipy.optimize import linear_sum_assignment
 
@@ -58,11 +59,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
 
 
-def resident() -> int:
-    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in x)
-    return int(line.split()[1]) * 1024
-
-
 def fits(n_fits: int) -> list[str]:
     """Memory after the first third of the fits, and after all."""
     rng = np.random.default_rng(0)
@@ -72,7 +68,7 @@ def fits(n_fits: int) -> list[str]:
         rows[::2] += 3
         model = PRCut(2 + number % 5, n_neighbors=8, max_steps=30, random_state=number).fit(rows)
         model.predict(rows)
-        memory.append(resident())
+        memory.append(psutil.Process().memory_info().rss)
     third = n_fits // 3
     growth = max(memory[-5:]) / max(memory[third - 5 : third])
     print(f"{n_fits} fits: {memory[third - 1] / 1e6:.1f} MB after {third}, ", end="")
@@ -104,7 +100,7 @@ def stream(n_parts: int) -> list[str]:
         accuracy.append(float(np.mean(group_of[model.predict(rows)] == groups)))
         worst = min(worst, accuracy[-1])
         model.partial_fit(rows)
-        memory.append(resident())
+        memory.append(psutil.Process().memory_info().rss)
     alone = float(np.mean(group_of[left_alone.predict(rows)] == groups))
     growth = max(memory[-5:]) / max(memory[: n_parts // 3])
     print(

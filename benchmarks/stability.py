@@ -22,6 +22,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
@@ -101,11 +102,6 @@ def again() -> list[str]:
 # -- 2: for long -----------------------------------------------------------------------------
 
 
-def resident() -> int:
-    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in x)
-    return int(line.split()[1]) * 1024
-
-
 def for_long(n_steps: int) -> list[str]:
     rows = blobs(500, 4, 3)
     pairs = GatheredPairs(WalkPairs(build_graph(rows, 10, max_components=3), n_steps=2), rows)
@@ -120,7 +116,7 @@ def for_long(n_steps: int) -> list[str]:
         sums[0] += record.objective
         sums[1] += 1
         if record.step % (n_steps // 10) == 0:
-            seen.append((record.step, sums[0] / sums[1], resident()))
+            seen.append((record.step, sums[0] / sums[1], psutil.Process().memory_info().rss))
             sums[:] = [0.0, 0]
 
     train(pairs, assigner, config, on_record=note)

@@ -15,7 +15,8 @@ from prcut.fitting import FitConfig
 from prcut.graph_folder import load_graph
 from prcut.level_folder import load_levels
 from prcut.model_folder import load_model
-from prcut.runs import fit_run, read_plan
+from prcut.run_folder import read_plan
+from prcut.runs import fit_run
 from prcut.storage import Folder
 
 FORMATS = sorted(path for path in (Path(__file__).parent / "fixtures").glob("format-*"))

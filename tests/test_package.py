@@ -77,6 +77,7 @@ LAYERS = {
     "label_files": 4,
     "status": 4,
     "cluster": 4,
+    "run_folder": 4,
     "runs": 4,
     "capacity": 4,
     "level_folder": 4,

@@ -21,7 +21,8 @@ from prcut.fitting import FitConfig
 from prcut.graph_folder import load_graph
 from prcut.model_folder import load_model
 from prcut.partition import Partition, find_partition
-from prcut.runs import GraphConfig, fit_run, graph_run, read_plan
+from prcut.run_folder import read_plan
+from prcut.runs import GraphConfig, fit_run, graph_run
 from prcut.storage import Folder
 
 # separate blobs are what several tests want: the graph's remark on components is expected
@@ -134,6 +135,7 @@ def test_what_a_sample_taught_is_kept_where_training_is_worse(
     assert (sampled["mode"], sampled["n_samples"]) == ("memory", 900)
     assert result.n_steps == sampled["n_steps"] > 10
     assert result.balance_weight == sampled["balance_weight"]
+    assert json.loads((tmp_path / "run/result.json").read_text())["solver"] == "search"
     assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.9
     assert pq.read_metadata(tmp_path / "run/history.parquet").num_rows == result.n_steps // 10
 

@@ -389,7 +389,7 @@ def status(
 
     prcut status s3://bucket/run
     """
-    from prcut.runs import read_plan
+    from prcut.run_folder import read_plan
     from prcut.status import read_status
     from prcut.storage import Folder
 

@@ -27,6 +27,7 @@ __all__ = [
     "EmbeddingsFile",
     "EncoderName",
     "EngineName",
+    "FinishedRun",
     "FirstRows",
     "GraphNeighbors",
     "Hidden",
@@ -41,10 +42,16 @@ __all__ = [
     "Neighbors",
     "Preset",
     "Quiet",
+    "ReportFile",
     "ResultsFolder",
     "Resume",
+    "RowClasses",
+    "RowImages",
+    "RowTexts",
+    "RunData",
     "RunFolder",
     "SaveEvery",
+    "SecondRun",
     "Seed",
     "Similarity",
     "Solver",
@@ -350,5 +357,46 @@ BenchPlot = Annotated[
     bool,
     typer.Option(
         "--plot", help="Also draw quality against time, per data set.", rich_help_panel=_REPORT
+    ),
+]
+
+# -- report
+FinishedRun = Annotated[str, typer.Argument(metavar="RUN", help="A finished run folder.")]
+SecondRun = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN_B", help="Another run on the same rows: shows what moved."),
+]
+ReportFile = Annotated[
+    str | None,
+    typer.Option(
+        "--out", "-o", metavar="FILE", help="The page; by default the run's name + .html."
+    ),
+]
+RunData = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATA", help="What was clustered, where the run does not say or it has moved."
+    ),
+]
+RowTexts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|FILE",
+        help="Texts of the rows: a column of the data, or a .txt or .npy file.",
+    ),
+]
+RowImages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|FILE|HxW",
+        help="Images of the rows: a column of PNG or JPEG bytes, a .npy file, or the shape, such "
+        "as 28x28, that the features themselves have.",
+    ),
+]
+RowClasses = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|FILE",
+        help="Classes of the rows, to compare with: a column of the data, or a .npy file.",
     ),
 ]

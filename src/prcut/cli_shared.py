@@ -139,13 +139,10 @@ def model_path(path: str) -> str:
 
     folder = Folder(path)
     if folder.exists("plan.json"):
-        from prcut.runs import read_plan
+        from prcut.run_folder import check_finished, read_plan
 
         read_plan(folder)
-        if not folder.exists("result.json"):
-            raise InvalidInputError(
-                f"{path} is a run that is not finished; go on with it by `prcut fit … --resume`."
-            )
+        check_finished(folder)
         return f"{path.rstrip('/')}/model"
     return path
 

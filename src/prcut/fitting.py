@@ -48,6 +48,7 @@ __all__ = [
     "choose_n_neighbors",
     "fit_graph",
     "fit_shards",
+    "label_edges",
     "measure_features",
     "measure_fit",
     "new_assigner",
@@ -364,7 +365,7 @@ def fit_shards(
         rank, world_size = this_place()
         for number in range(rank, len(blocks), world_size):
             block = blocks[number]
-            labels = torch.from_numpy(_edge_labels(assigner, block))
+            labels = torch.from_numpy(label_edges(assigner, block))
             yield _Part(block.graph(similarity), labels, block.n_core)
 
     def measure(assigner: Assigner) -> _Score:
@@ -372,13 +373,14 @@ def fit_shards(
 
     found = None
     if taught is not None:
-        found = _fit_of(*taught, measure(taught.assigner), config)
+        searched = replace(config, solver="search")
+        found = _fit_of(*taught, measure(taught.assigner), searched)
         _LOG.info("what was found on a sample: objective %.4f", found.objective)
     problem = _Problem(shards, make, measure)
     return _best_start(problem, config, torch.device(device), checkpoint, on_record, found)
 
 
-def _edge_labels(assigner: Assigner, block: Block) -> np.ndarray:
+def label_edges(assigner: Assigner, block: Block) -> np.ndarray:
     """Labels of core rows and of all that an edge leads to; most of a halo is neither."""
     is_seen = np.arange(len(block.features)) < block.n_core
     is_seen[block.neighbors[block.neighbors >= 0]] = True

@@ -17,23 +17,24 @@ import numpy as np
 import torch
 
 from prcut.assigner import Assigner
-from prcut.assignment import assign_labels, hidden_rows, rank_clusters
+from prcut.assignment import hidden_rows, rank_clusters
 from prcut.blocks import open_blocks
 from prcut.certificate import SpectralBound, spectral_lower_bound
 from prcut.cluster_cost import ClusterCost
 from prcut.coarse_graph import CoarseGraph
 from prcut.cuts import cluster_links
 from prcut.errors import InvalidInputError
+from prcut.fitting import label_edges
 from prcut.graph import SimilarityGraph
 from prcut.graph_folder import GRAPH_RECORD, load_graph
 from prcut.level_assigner import LevelAssigner
 from prcut.level_folder import load_levels
 from prcut.merging import MergeTree, merge
 from prcut.model_folder import load_model
-from prcut.progress import Progress
+from prcut.progress import Progress, Reporter
 from prcut.projection import learn_projection
-from prcut.runs import read_plan
-from prcut.sources import Source, open_source
+from prcut.run_folder import check_finished, read_history, read_plan
+from prcut.sources import Source, open_source, sample_rows
 from prcut.storage import Folder
 
 __all__ = ["Inspection", "RowExamples", "RowSource", "inspect_assigner", "inspect_run"]
@@ -231,10 +232,7 @@ def inspect_run(
     """
     folder = Folder(path)
     plan = read_plan(folder)
-    if not folder.exists("result.json"):
-        raise InvalidInputError(
-            f"{path} is a run that is not finished; go on with it by `prcut fit … --resume`."
-        )
+    check_finished(folder)
     result = folder.read_json("result.json")
     name = str(path).rstrip("/").rsplit("/", 1)[-1]
     data = data if data is not None else plan.get("data") or result.get("data")
@@ -251,6 +249,8 @@ def inspect_run(
     assigner: Any = (load_levels if is_levels else load_model)(model).assigner
     # what was settled in the end is in the result
     about = {**plan, **result, "mode": "levels" if is_levels else plan["mode"]}
+    if isinstance(assigner, Assigner):
+        about["hidden"] = assigner.hidden
     graph = None
     if about["mode"] == "memory":
         graph = load_graph(folder / "graph", verify=False)
@@ -261,7 +261,7 @@ def inspect_run(
         name=name,
         about=about,
         graph=graph,
-        history={} if is_levels else _read_history(folder),
+        history={} if is_levels else read_history(folder),
         most_rows=None if graph is not None else most_rows,
         seed=seed,
         on_progress=on_progress,
@@ -297,9 +297,8 @@ def inspect_assigner(
         )
     pieces = _pieces(source.n_samples, most_rows)
     n_seen = sum(stop - start for start, stop in pieces)
-    sample = _sample(source, pieces, np.random.default_rng([seed, 1]))
-    projection = learn_projection(hidden_rows(assigner, sample), seed=seed)
-    tell = _Teller("look", 2 * n_seen, on_progress)
+    projection = learn_projection(hidden_rows(assigner, _sample(source, seed)), seed=seed)
+    report = Reporter("look", 2 * n_seen, on_progress)
     labels, runner_up = np.empty(n_seen, np.int32), np.empty(n_seen, np.int32)
     confidence, distances = np.empty(n_seen, np.float32), np.empty(n_seen, np.float32)
     places = np.empty((n_seen, 2), np.float32)
@@ -309,7 +308,7 @@ def inspect_assigner(
         labels[seen], confidence[seen], runner_up[seen] = ranked
         reduced = projection.reduce(hidden_rows(assigner, features))
         sums.index_add_(0, torch.from_numpy(ranked.labels), torch.from_numpy(reduced).double())
-        tell(features.shape[0])
+        report.advance(features.shape[0])
     sizes = np.bincount(labels, minlength=assigner.n_clusters)
     means = (sums.numpy() / np.maximum(sizes, 1)[:, None]).astype(np.float32)
     rng = np.random.default_rng([seed, 2])
@@ -317,7 +316,7 @@ def inspect_assigner(
         reduced = projection.reduce(hidden_rows(assigner, features))
         places[seen] = projection.place_reduced(reduced, rng)
         distances[seen] = np.linalg.norm(reduced - means[labels[seen]], axis=1)
-        tell(features.shape[0])
+        report.advance(features.shape[0])
     return Inspection(
         name=name,
         source=source,
@@ -357,36 +356,13 @@ def _read(source: Source, pieces: list[tuple[int, int]]) -> Iterator[tuple[slice
         seen += stop - start
 
 
-def _sample(source: Source, pieces: list[tuple[int, int]], rng: np.random.Generator) -> Any:
-    """Uniform rows, from at most as many pieces as there are rows to draw."""
-    n_seen = sum(stop - start for start, stop in pieces)
-    parts = []
-    for _, features in _read(source, pieces):
-        n_rows = features.shape[0]
-        wanted = min(n_rows, -(-_SAMPLE_ROWS * n_rows // n_seen))
-        parts.append(features[np.sort(rng.choice(n_rows, wanted, replace=False))])
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    from scipy.sparse import vstack
-
-    return vstack(parts, format="csr")
-
-
-class _Teller:
-    """Says how far a stage is."""
-
-    def __init__(
-        self, stage: str, total: int, on_progress: Callable[[Progress], None] | None
-    ) -> None:
-        self._stage, self._total, self._on_progress = stage, total, on_progress
-        self._done, self._began = 0, time.monotonic()
-
-    def __call__(self, n_rows: int) -> None:
-        self._done += n_rows
-        if self._on_progress is not None:
-            speed = self._done / max(time.monotonic() - self._began, 1e-9)
-            left = (self._total - self._done) / speed
-            self._on_progress(Progress(self._stage, self._done, self._total, speed, left))
+def _sample(source: Source, seed: int) -> Any:
+    """Some rows of all; of sparse ones, as they are."""
+    if not isinstance(source, RowSource):
+        return sample_rows(source, _SAMPLE_ROWS, [seed, 1])
+    n_rows = min(_SAMPLE_ROWS, source.n_samples)
+    chosen = np.random.default_rng([seed, 1]).choice(source.n_samples, n_rows, replace=False)
+    return source.array[np.sort(chosen)]
 
 
 # -- the graph -------------------------------------------------------------------------------
@@ -413,7 +389,7 @@ def _links_of_blocks(path: str, assigner: Assigner, similarity: Any, most_rows: 
     n_blocks = max(1, len(blocks) * min(most_rows, blocks.n_samples) // blocks.n_samples)
     for number in np.unique(np.linspace(0, len(blocks) - 1, n_blocks).astype(int)).tolist():
         block = blocks[number]
-        labels = torch.from_numpy(assign_labels(assigner, block.features))
+        labels = torch.from_numpy(label_edges(assigner, block))
         links += cluster_links(block.graph(similarity).weight, labels, assigner.n_clusters)
     found: np.ndarray = links.numpy()
     return found
@@ -424,16 +400,3 @@ def _first_level(assigner: Assigner | LevelAssigner) -> np.ndarray | None:
         return None
     starts = assigner.first_leaf.cpu().numpy()
     return np.searchsorted(starts, np.arange(assigner.n_clusters), side="right") - 1
-
-
-def _read_history(folder: Folder) -> dict[str, np.ndarray]:
-    """The records of training, without the sizes, which may be a large table."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not folder.exists("history.parquet"):
-        return {}
-    file = pq.ParquetFile(pa.BufferReader(folder.read_bytes("history.parquet")))
-    names = [name for name in file.schema_arrow.names if name != "cluster_sizes"]
-    table = file.read(names)
-    return {name: table.column(name).to_numpy() for name in names}

@@ -36,9 +36,11 @@ from prcut.fitting import FitConfig
 from prcut.graph_folder import load_graph
 from prcut.level_assigner import LevelAssigner
 from prcut.level_folder import load_levels, save_levels
+from prcut.memory import SAMPLE_PER_CLUSTER
 from prcut.model_folder import load_model
 from prcut.progress import Progress
-from prcut.runs import absolute_path, fit_run
+from prcut.run_folder import absolute_path
+from prcut.runs import fit_run
 from prcut.sources import Source, cut_pieces, open_source, piece_rows, sample_rows
 from prcut.status import StatusWriter
 from prcut.storage import Folder, plan_key
@@ -48,8 +50,6 @@ __all__ = ["LevelsResult", "fit_levels"]
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
-# rows that a level looks at, for each of its clusters
-_SAMPLE_PER_CLUSTER = 200
 # steps in which a level learns its clusters
 _TEACHING_STEPS = 300
 
@@ -122,7 +122,7 @@ def fit_levels(
     *,
     column: str | None = None,
     id_column: str | None = None,
-    sample_per_cluster: int = _SAMPLE_PER_CLUSTER,
+    sample_per_cluster: int = SAMPLE_PER_CLUSTER,
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,

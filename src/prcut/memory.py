@@ -12,6 +12,7 @@ from prcut.errors import InvalidInputError
 
 __all__ = [
     "LARGEST_BLOCK",
+    "SAMPLE_PER_CLUSTER",
     "available_memory",
     "bytes_in_memory",
     "choose_block_rows",
@@ -25,9 +26,11 @@ __all__ = [
 _BYTES_PER_LINK = 100
 # rows per block that make its neighbours worth having, and that blocks have where memory is ample
 _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
-# rows of a sample that is searched, in all and for each cluster, and at least whatever the memory;
-# neighbours that its search may come to try
-_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER, _MIN_SAMPLE_ROWS, _SAMPLE_NEIGHBORS = 2**18, 200, 2**14, 100
+# rows of a sample that tells the clusters, for each of them
+SAMPLE_PER_CLUSTER = 200
+# rows of one that is searched in place of all, and at least whatever the memory; neighbours that
+# its search may come to try
+_SAMPLE_ROWS, _MIN_SAMPLE_ROWS, _SAMPLE_NEIGHBORS = 2**18, 2**14, 100
 # rows of the largest block with its halo, in means
 LARGEST_BLOCK = 1.5
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -72,7 +75,7 @@ def choose_sample_rows(
     >>> [choose_sample_rows(8 * 10**9, 10**9, 128, 4, k) for k in (10, 10_000)]
     [262144, 725689]
     """
-    wanted = max(_SAMPLE_ROWS, _SAMPLE_PER_CLUSTER * n_clusters)
+    wanted = max(_SAMPLE_ROWS, SAMPLE_PER_CLUSTER * n_clusters)
     row = bytes_in_memory(1, n_features, itemsize, _SAMPLE_NEIGHBORS)
     return min(n_samples, max(_MIN_SAMPLE_ROWS, n_clusters, min(wanted, memory // row)))
 

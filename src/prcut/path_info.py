@@ -14,7 +14,7 @@ from prcut.level_folder import LEVELS_FILE, load_levels
 from prcut.memory import readable_bytes
 from prcut.model_folder import load_model
 from prcut.pair_shards import open_pair_shards
-from prcut.runs import read_plan
+from prcut.run_folder import read_plan
 from prcut.sources import ParquetSource, open_source
 from prcut.status import read_status
 from prcut.storage import Folder, parsing, whole_number

@@ -13,6 +13,7 @@ from prcut.matching import adjusted_rand, count_shared, match_counts, max_nmi
 from prcut.plot import ClusterMapDisplay, MovesDisplay, cluster_colors
 from prcut.report_page import chip, draw, figure, page, section, table, text
 from prcut.report_parts import (
+    MOST_CELLS,
     ClassScores,
     RowShower,
     describe_making,
@@ -30,8 +31,6 @@ __all__ = ["comparison_page"]
 
 # moves that are shown with examples
 _MOVES = 12
-# of the table of what two runs share, which is matched
-_MOST_CELLS = 20_000_000
 
 
 def comparison_page(
@@ -39,7 +38,7 @@ def comparison_page(
 ) -> str:
     """The page of two runs on the same rows."""
     names = _two_names(one, other)
-    if one.n_clusters * other.n_clusters > _MOST_CELLS:
+    if one.n_clusters * other.n_clusters > MOST_CELLS:
         raise InvalidInputError(
             f"{one.n_clusters:,} and {other.n_clusters:,} clusters are too many to be matched; "
             "compare runs with fewer."

@@ -16,6 +16,7 @@ from prcut.report_page import image_uri, section, text
 from prcut.row_contents import RowLabels, read_images, read_texts
 
 __all__ = [
+    "MOST_CELLS",
     "ClassScores",
     "RowShower",
     "describe_making",
@@ -32,8 +33,8 @@ __all__ = [
 _IMAGES, _TEXTS, _NUMBERS = 6, 4, 5
 # letters of a text
 _LETTERS = 180
-# of a table of classes and clusters
-_MOST_CELLS = 20_000_000
+# of a table of classes or of another run's clusters, and clusters, which are matched
+MOST_CELLS = 20_000_000
 # clusters whose sizes machines are given
 _MOST_SIZES = 3000
 
@@ -99,7 +100,7 @@ def score_classes(classes: RowLabels, one: Inspection) -> ClassScores:
     """How the clusters match classes of the rows that were looked at."""
     labels = one.labels.astype(np.int64)
     shared, accuracy = None, None
-    if len(classes.names) * one.n_clusters <= _MOST_CELLS:
+    if len(classes.names) * one.n_clusters <= MOST_CELLS:
         shared = count_shared(classes.codes, labels, len(classes.names), one.n_clusters)
         accuracy = float(shared[match_counts(shared)].sum() / len(labels))
     nmi, ari = max_nmi(classes.codes, labels), adjusted_rand(classes.codes, labels)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prcut.errors import InvalidInputError
-from prcut.sources import ArraySource, ParquetSource, Source
+from prcut.sources import ArraySource, ParquetSource, Source, map_npy
 
 __all__ = ["RowLabels", "read_images", "read_labels", "read_texts"]
 
@@ -105,10 +105,7 @@ def read_images(source: Source, images: Any, rows: np.ndarray) -> list[np.ndarra
 def _values(name: str, source: Source, what: Any, rows: np.ndarray) -> Any:
     """Entries of rows: of a column, a .npy file, or a sequence."""
     if isinstance(what, str | Path) and str(what).endswith(".npy"):
-        try:
-            what = np.load(what, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InvalidInputError(f"{what} cannot be read as a .npy file: {error}") from error
+        what = map_npy(Path(what))
     elif isinstance(what, str | Path):
         if not isinstance(source, ParquetSource):
             raise InvalidInputError(

@@ -21,18 +21,17 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import distributed
 
-import prcut
 from prcut.assigner import Assigner
 from prcut.blocks import BlockConfig, build_blocks, open_blocks
 from prcut.checkpoint import load_checkpoint
@@ -58,32 +57,30 @@ from prcut.memory import (
     choose_sample_rows,
     readable_bytes,
 )
-from prcut.model_folder import load_model, save_model
+from prcut.model_folder import load_model
 from prcut.neighbors import Metric
 from prcut.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
 from prcut.partition import Partition
 from prcut.processes import this_place
 from prcut.progress import Progress
+from prcut.run_folder import (
+    RUN_FORMAT,
+    Mode,
+    RunResult,
+    absolute_path,
+    read_plan,
+    read_result,
+    save_result,
+)
 from prcut.similarity import Similarity, build_graph
 from prcut.sources import Source, open_source, read_all, sample_rows
 from prcut.status import StatusWriter, training_progress
-from prcut.storage import Folder, check_format, plan_key
+from prcut.storage import Folder, plan_key
 from prcut.train_state import Record, TrainState
 
-__all__ = [
-    "GraphConfig",
-    "Mode",
-    "RunResult",
-    "absolute_path",
-    "choose_mode",
-    "fit_run",
-    "graph_run",
-    "read_plan",
-]
+__all__ = ["GraphConfig", "choose_mode", "fit_run", "graph_run"]
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1
-Mode = Literal["memory", "disk"]
 # of the memory that is free, the share that a run takes for granted
 _USABLE_MEMORY = 0.6
 # pairs on disk: as many as training sees, within these numbers per anchor
@@ -100,42 +97,6 @@ class GraphConfig(NamedTuple):
     similarity: Similarity = "mean"
     seed: int = 0
     max_components: int = 1
-
-
-class RunResult(NamedTuple):
-    """What a run ended with; ``result.json`` holds all but path and assigner.
-
-    Attributes
-    ----------
-    path : str
-    assigner : Assigner
-    mode : {"memory", "disk"}
-        Where the graph was.
-    n_samples, n_features, n_clusters : int
-    used_clusters : int
-        That have rows.
-    objective, ratio_cut : float
-        Of the hard assignment.
-    balance_weight : float
-        That was given, or chosen.
-    n_steps : int
-        Of the start that was kept.
-    seconds : dict
-        Per stage, of the call that finished it.
-    """
-
-    path: str
-    assigner: Assigner
-    mode: Mode
-    n_samples: int
-    n_features: int
-    n_clusters: int
-    used_clusters: int
-    objective: float
-    ratio_cut: float
-    balance_weight: float
-    n_steps: int
-    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -233,11 +194,11 @@ def fit_run(
             settled = {"data": name, "mode": mode, "block_rows": block_rows}
             sizes = source.n_samples, source.n_features, source.dtype.itemsize
             settled["sample_rows"] = choose_sample_rows(usable, *sizes, config.n_clusters)
-        folder.start(_describe(source, _settle(config, settled.get("mode"))) | settled)
+        _check_mode(config, settled.get("mode"))
+        folder.start(_describe(source, config) | settled)
     _wait()
     begun = read_plan(folder)
-    config = _settle(config, begun["mode"])
-    if (earlier := _finished(where)) is not None:
+    if (earlier := read_result(where)) is not None:
         _LOG.info("%s is finished already", where)
         return earlier
     run = _Run(where, source, data, graph, begun["mode"], begun["block_rows"], begun["sample_rows"])
@@ -253,7 +214,7 @@ def fit_run(
                 told = tell if _is_leader() else None
                 engine.run("sample", fit_sample, 1, total=run.sample_rows, on_progress=told)
     engine.train(partial(_train, run, config, device, seconds, on_record if is_here else None))
-    result = _finished(where)
+    result = read_result(where)
     if result is None:
         raise CorruptFileError(f"{where}/result.json is not there after training; run again.")
     return result
@@ -287,7 +248,7 @@ def graph_run(
     if mode == "disk":
         build_blocks(data, path, _block_config(run), column=column, on_progress=on_progress)
         return mode
-    folder.start({**config._asdict(), "fingerprint": source.fingerprint, "format": _FORMAT})
+    folder.start({**config._asdict(), "fingerprint": source.fingerprint, "format": RUN_FORMAT})
     if not folder.is_sealed(GRAPH_RECORD, run.key):
         _make_graph(run, folder, read_all(source))
     return mode
@@ -302,19 +263,6 @@ def choose_mode(needed: int, memory: int) -> Mode:
     'disk'
     """
     return "memory" if needed <= memory else "disk"
-
-
-def read_plan(folder: Folder) -> dict[str, Any]:
-    """The plan of a run that was begun; refused where there is none, or one of a later format."""
-    if not folder.exists("plan.json"):
-        raise InvalidInputError(f"{folder.path} is not a run folder (no plan.json).")
-    plan = folder.read_json("plan.json")
-    if not isinstance(plan, dict) or plan.get("kind") not in ("run", "levels"):
-        raise InvalidInputError(f"{folder.path} is not a run folder; its plan.json is another's.")
-    if not isinstance(plan.get("format"), int):
-        raise CorruptFileError(f"{folder.path}/plan.json lacks 'format'.")
-    check_format(folder.path, plan["format"], _FORMAT)
-    return plan
 
 
 # -- the plan --------------------------------------------------------------------------------
@@ -344,21 +292,12 @@ def _check_free(folder: Folder) -> None:
         raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
 
 
-def _settle(config: FitConfig, mode: str | None) -> FitConfig:
-    """A graph on disk cannot be searched as a whole: a sample is, and an assigner is trained."""
-    if mode != "disk":
-        return config
-    if config.pairs != "walk":
+def _check_mode(config: FitConfig, mode: str | None) -> None:
+    if mode == "disk" and config.pairs != "walk":
         raise InvalidInputError(
             f"pairs={config.pairs!r} (the paper's) needs the graph in memory, and it does not fit; "
             "raise memory or use preset='default'."
         )
-    return config
-
-
-def absolute_path(path: str | Path) -> str:
-    """A path that means the same in every folder; a URI stays as it is."""
-    return str(path).rstrip("/") if "://" in str(path) else str(Path(path).absolute())
 
 
 def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
@@ -366,7 +305,7 @@ def _describe(source: Source, config: FitConfig) -> dict[str, Any]:
     options = asdict(config)
     return {
         "kind": "run",
-        "format": _FORMAT,
+        "format": RUN_FORMAT,
         "fingerprint": source.fingerprint,
         "column": getattr(source, "column", None),
         "id_column": getattr(source, "id_column", None),
@@ -436,7 +375,8 @@ def _train(
 
     fit = _fit(run, config, chosen, note, seconds)
     if _is_leader():
-        _save(run, fit, _result(run, fit, seconds), _describe(run.source, config))
+        result = _result(run, fit, seconds)
+        save_result(result, fit.state, _describe(run.source, config), fit.config.solver)
         speed = fit.state.step / max(seconds["training"], 1e-9)
         status.on_progress(training_progress(*planned, planned[0], 0, speed))
     _wait()
@@ -472,7 +412,7 @@ def _fit(
         taught, balance_weight = _open_sample(run, config, device)
         # one start beside what was found; and both are weighed alike
         weighed = replace(config.train, balance_weight=balance_weight)
-        config = replace(config, solver="train", n_init=1, train=weighed)
+        config = replace(config.balanced(balance_weight), n_init=1, train=weighed)
     with _timed(seconds, "training"):
         return fit_shards(
             shards,
@@ -609,43 +549,6 @@ def _result(run: _Run, fit: Fit, seconds: dict[str, float]) -> RunResult:
         n_steps=fit.state.step,
         seconds=seconds,
     )
-
-
-def _save(run: _Run, fit: Fit, result: RunResult, about: Mapping[str, Any]) -> None:
-    figures = result._asdict()
-    del figures["assigner"], figures["path"]
-    save_model(f"{run.path}/model", fit.assigner, {"run": dict(about), "result": figures})
-    _save_history(run.folder, fit.state)
-    extra = {"format": _FORMAT, "history": "history.parquet", "prcut": prcut.__version__}
-    run.folder.write_json("result.json", {**figures, **extra})
-
-
-def _save_history(folder: Folder, state: TrainState) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    history = state.history
-    sizes = pa.array(history.pop("cluster_sizes").astype(np.float32).ravel())
-    columns = {name: pa.array(values) for name, values in history.items()}
-    columns["cluster_sizes"] = pa.FixedSizeListArray.from_arrays(sizes, state.n_clusters)
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink)
-    folder.write_bytes("history.parquet", iter([memoryview(sink.getvalue())]))
-
-
-def _finished(path: str) -> RunResult | None:
-    """What an earlier call ended with, or None where it did not end or its model is not whole."""
-    folder = Folder(path)
-    if not folder.exists("result.json"):
-        return None
-    try:
-        content = folder.read_json("result.json")
-        assigner, _ = load_model(f"{path}/model")
-        fields = {name: content[name] for name in RunResult._fields[2:]}
-    except (CorruptFileError, InvalidInputError, KeyError, TypeError) as error:
-        _LOG.warning("the result in %s is made again: %s", path, error)
-        return None
-    return RunResult(path, assigner, **fields)  # type: ignore[arg-type]
 
 
 @contextmanager

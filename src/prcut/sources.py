@@ -28,6 +28,7 @@ __all__ = [
     "Source",
     "SourceFile",
     "cut_pieces",
+    "map_npy",
     "open_source",
     "piece_rows",
     "read_all",
@@ -97,11 +98,12 @@ def open_source(
             "file or folder."
         )
     if str(data).endswith(".npy"):
-        return ArraySource(_map_npy(Path(data)))
+        return ArraySource(map_npy(Path(data)))
     return ParquetSource(str(data), column, id_column, filesystem)
 
 
-def _map_npy(path: Path) -> np.ndarray:
+def map_npy(path: Path) -> np.ndarray:
+    """A .npy file of any shape, mapped; refused where it is none, and never unpickled."""
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise InvalidInputError(f"{path} is not a file.")
     try:
