@@ -273,6 +273,7 @@ def test_save_and_load(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_
     for name, values in fitted.history_.items():
         np.testing.assert_array_equal(loaded.history_[name], values)
     loaded.partial_fit(blobs[0])  # a loaded model learns on
+    assert loaded.n_steps_ > fitted.n_steps_
     np.testing.assert_array_equal(loaded.labels_, fitted.labels_)
     assert not [
         p for p in (tmp_path / "model").iterdir() if "pickle" in p.name or p.suffix == ".pt"

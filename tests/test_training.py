@@ -228,6 +228,18 @@ def test_a_state_goes_on_where_it_ended() -> None:
     same_weights(assigner, other)
 
 
+def test_a_record_is_a_mean_over_the_steps_that_were_made() -> None:
+    """A call that ends between two records takes its sums with it."""
+    pairs, assigner = problem()
+    settings = {"batch_size": 4096, "learning_rate": 1e-9, "schedule": "constant", "patience": None}
+    state = train(pairs, assigner, TrainConfig(max_steps=17, **settings))
+    train(pairs, assigner, TrainConfig(max_steps=30, **settings), state=state)
+    assert [record.step for record in state.records] == [10, 20, 30]
+    ten, three, ten_more = (record.objective for record in state.records)
+    assert three == pytest.approx(ten, rel=0.05)
+    assert ten_more == pytest.approx(ten, rel=0.05)
+
+
 class _StoppedError(Exception):
     pass
 

@@ -276,7 +276,9 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             assigner = new_assigner(*measured, config, generator).to(choose_device(self.device))
         else:
             assigner = self.assigner_
-        state = self.__dict__.pop("_state", None) or TrainState.start(assigner, config.train)
+        state = self.__dict__.pop("_state", None) or TrainState.start(
+            assigner, config.train, getattr(self, "n_steps_", 0)
+        )
         n_steps = max(_MIN_STEPS, _PAIRS_PER_ROW * rows.shape[0] // config.train.batch_size)
         train_config = replace(
             config.train, max_steps=state.step + n_steps, schedule="constant", patience=None

@@ -160,14 +160,14 @@ class TrainState:
     records: list[Record]
 
     @classmethod
-    def start(cls, assigner: nn.Module, config: TrainConfig) -> TrainState:
-        """The state before the first step."""
+    def start(cls, assigner: nn.Module, config: TrainConfig, step: int = 0) -> TrainState:
+        """The state before the first step, or after ``step`` of them that left no state."""
         n_clusters = int(assigner.n_clusters)  # type: ignore[arg-type]
         parameters = list(assigner.parameters())
         mass = RunningClusterMass(n_clusters, config.mass_update_rate).to(parameters[0].device)
         # fused: one pass over all weights, a third of the time at 768 × 1000
         optimizer = torch.optim.Adam(parameters, weight_decay=config.weight_decay, fused=True)
-        return cls(mass, optimizer, 0, [])
+        return cls(mass, optimizer, step, [])
 
     def add(self, record: Record) -> None:
         """Keep a record; of a very long run, fewer of the old ones the older they are."""

@@ -95,6 +95,7 @@ def train(
         rank=rank,
         world_size=world_size,
     )
+    recorded = state.step
     with closing(stream):
         while state.step < config.max_steps and not _has_stalled(state.records, config.patience):
             batch = next(stream)  # Alg. 1, lines 3–5
@@ -119,8 +120,10 @@ def train(
 
             sums += torch.stack([cut.detach(), imbalance.detach()])
             if state.step % RECORD_EVERY == 0:
+                sums /= state.step - recorded  # ten, or fewer where an earlier call ended
                 record = _record(state.step, sums, factor, probs.detach(), node_weight)
                 state.add(record)
+                recorded = state.step
                 sums.zero_()
                 if on_record is not None:
                     on_record(record)
@@ -131,11 +134,11 @@ def train(
     return state
 
 
-def _record(step: int, sums: Tensor, factor: float, probs: Tensor, node_weight: Tensor) -> Record:
+def _record(step: int, means: Tensor, factor: float, probs: Tensor, node_weight: Tensor) -> Record:
     """Mean over the steps since the last record; confidence and sizes of the last batch."""
     confidence, labels = probs.max(1)
-    sizes = sums.new_zeros(probs.shape[1]).index_add_(0, labels, node_weight.double())
-    figures = torch.cat([sums / RECORD_EVERY, confidence.double().mean()[None], sizes])
+    sizes = means.new_zeros(probs.shape[1]).index_add_(0, labels, node_weight.double())
+    figures = torch.cat([means, confidence.double().mean()[None], sizes])
     world_size = this_place().world_size
     if world_size > 1:
         distributed.all_reduce(figures)
