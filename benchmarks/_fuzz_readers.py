@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from prcut import PRCut
+from prcut import PRCut, embedding
 from prcut.assigner import Assigner, LogitTable
 from prcut.assignment import assign_labels
+from prcut.bench.records import RunRecord, RunResult, RunSpec, append_record, read_records
+from prcut.bench.summary import summarise
 from prcut.blocks import BlockConfig, build_blocks, open_blocks
 from prcut.checkpoint import load_checkpoint, save_checkpoint
 from prcut.fitting import FitConfig
@@ -30,6 +32,7 @@ from prcut.level_folder import load_levels, save_levels
 from prcut.model_folder import load_model, save_model
 from prcut.pair_shards import open_pair_shards, write_pair_shards
 from prcut.path_info import describe_path
+from prcut.report import write_report
 from prcut.runs import fit_run
 from prcut.sources import open_source, read_all
 from prcut.status import read_status
@@ -217,6 +220,20 @@ def _read_run(path: Path) -> None:
         stage.describe()
 
 
+def _make_whole_run(path: Path) -> None:
+    data = path.with_name("data-of-report.npy")
+    np.save(data, _rows(40))
+    options: dict[str, Any] = {"max_steps": 20, "n_init": 1, "n_neighbors": 4}
+    fit_run(data, path, FitConfig.of("default", N_CLUSTERS, seed=0, **options))
+
+
+def _read_report(path: Path) -> None:
+    page = path.with_name("report.html")
+    write_report(path, page)
+    if "</html>" not in page.read_text()[-20:]:
+        raise AssertionError("a page without an end")
+
+
 def _make_status(path: Path) -> None:
     (path / "status").mkdir(parents=True)
     progress = {"done": 1, "total": 9, "rows_per_second": 2.0, "seconds_left": 4.0}
@@ -241,6 +258,51 @@ def _read_labels(path: Path) -> None:
     assign_parquet(Assigner(N_FEATURES, N_CLUSTERS, generator=generator), _rows(), path)
     if not (path / "part-00000.parquet").is_file():
         raise AssertionError("labels are missing")
+
+
+# -- embeddings and benchmark records --------------------------------------------------------
+
+
+def _embed(path: Path) -> np.ndarray:
+    module = torch.nn.Linear(1, 2, bias=False)
+    torch.nn.init.ones_(module.weight)
+    encoder = embedding._Encoder(
+        module, lambda items: torch.tensor([[len(text), 1.0] for text in items]), "none 1", "none"
+    )
+    embedding._LOADERS["lengths"] = (("texts",), lambda *_: encoder)
+    return embedding.embed(["a", "bc", "def"], "lengths:any", cache=path)
+
+
+def _make_embedding(path: Path) -> None:
+    _embed(path)
+
+
+def _read_embedding(path: Path) -> None:
+    rows = _embed(path)  # what is not whole is made again
+    if len(rows) != 3 or rows.dtype != np.float16:
+        raise AssertionError(f"embeddings of shape {rows.shape}, {rows.dtype}")
+    _check_finite(read_all(open_source(rows)), "embeddings")
+
+
+def _make_records(path: Path) -> None:
+    path.mkdir()
+    result = RunResult(
+        "done",
+        acc=0.9,
+        nmi=0.8,
+        ratio_cut=1.0,
+        wall_seconds=2.0,
+        n_samples=400,
+        n_features=64,
+        n_clusters=10,
+    )
+    for method in ("prcut", "faiss_kmeans"):
+        spec = RunSpec("quick", "digits", "all", "raw", 5, method, 0)
+        append_record(path / "runs.jsonl", RunRecord(spec, result))
+
+
+def _read_records(path: Path) -> None:
+    summarise(read_records(path / "runs.jsonl"))
 
 
 # -- data ------------------------------------------------------------------------------------
@@ -315,6 +377,9 @@ READERS = {
     "blocks": Reader(_make_blocks, _read_blocks, 0.02),
     "pairs": Reader(_make_pairs, _read_pairs, 0.004),
     "run": Reader(_make_run, _read_run, 0.02),
+    "report": Reader(_make_whole_run, _read_report, 0.001),
+    "records": Reader(_make_records, _read_records, 0.05),
+    "embedding": Reader(_make_embedding, _read_embedding, 0.02, writes=True),
     "labels": Reader(_make_labels, _read_labels, 0.005, writes=True),
     "parquet": Reader(_make_parquet, _read_parquet, 0.025),
 }

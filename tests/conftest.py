@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
+
+# jobs that a shell runs in the background ignore Ctrl-C, and so would the commands tests start
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def data_file(name: str) -> Path:

@@ -36,6 +36,7 @@ from prcut.level_folder import load_levels, save_levels
 from prcut.model_folder import load_model, push_to_hub, save_model
 from prcut.pair_shards import open_pair_shards
 from prcut.path_info import describe_path
+from prcut.report import write_report
 from prcut.sources import open_source, read_all
 from prcut.status import read_status
 from prcut.storage import Folder
@@ -482,6 +483,42 @@ def test_forged_plans_are_refused_and_never_counted_up_to(tmp_path: Path) -> Non
     rewrite(run / "plan.json", lambda plan: {**plan, "n_samples": "many"})
     with pytest.raises(CorruptFileError, match="is altered or forged"):
         describe_path(run)
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("result.json", {"objective": []}),
+        ("result.json", {"ratio_cut": "low"}),
+        ("result.json", {"seconds": {"graph": None}}),
+        ("plan.json", {"seed": "x"}),
+        ("plan.json", {"hidden": ["wide"]}),
+        ("plan.json", {"column": 3}),
+        ("graph/graph.json", {"n_neighbors": {}}),
+    ],
+)
+def test_reports_of_forged_runs_are_refused(
+    tmp_path: Path, file: str, change: dict[str, Any]
+) -> None:
+    run = made("report", tmp_path / "run")
+    write_report(run, tmp_path / "report.html")
+    rewrite(run / file, lambda content: {**content, **change})
+    with pytest.raises(CorruptFileError, match=f"{file} is altered or forged"):
+        write_report(run, tmp_path / "report.html")
+
+
+def test_spoilt_histories_are_refused(tmp_path: Path) -> None:
+    run = made("report", tmp_path / "run")
+    table = pq.read_table(run / "history.parquet")
+    broken = [(run / "history.parquet").read_bytes()[:-9]]
+    for values in (pa.array([np.nan] * len(table)), pa.array(["x"] * len(table))):
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.set_column(1, table.column_names[1], values), sink)
+        broken.append(sink.getvalue().to_pybytes())
+    for content in broken:
+        (run / "history.parquet").write_bytes(content)
+        with pytest.raises(CorruptFileError, match=r"history\.parquet cannot be read"):
+            write_report(run, tmp_path / "report.html")
 
 
 @pytest.mark.parametrize(

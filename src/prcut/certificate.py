@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, PRCutError
 from prcut.sparse import connected_components, degrees, for_many_products
 from prcut.validation import check_graph_weight, check_node_weight, check_positive_int
 
@@ -87,7 +87,12 @@ def spectral_lower_bound(
     scale = _inverse_root(degree, node_weight)
     if n_samples <= max(_DENSE_SAMPLES, 5 * (n_clusters + _GUARD_VECTORS)):
         laplacian = torch.diag(degree) - weight.to_dense()
-        eigenvalues = torch.linalg.eigvalsh(scale[:, None] * laplacian * scale)[:n_clusters]
+        try:
+            eigenvalues = torch.linalg.eigvalsh(scale[:, None] * laplacian * scale)[:n_clusters]
+        except RuntimeError as error:  # torch's LinAlgError
+            raise PRCutError(
+                "the eigenvalues of the graph cannot be found; its weights are too far apart."
+            ) from error
         residual = 0.0
     else:
         eigenvalues, residual = _smallest_eigenvalues(

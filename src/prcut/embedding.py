@@ -96,7 +96,7 @@ def embed(
         "piece_rows": _PIECE_ROWS,
     }
     folder = _plan_folder(cache, encoder, plan)
-    if not _is_finished(folder):
+    if not _is_finished(folder, len(items)):
         folder.start(plan)
         _encode_pieces(folder, items, loaded, batch_size, on_progress)
         _join_pieces(folder, plan)
@@ -166,16 +166,17 @@ def _plan_folder(cache: str | Path | None, encoder: str, plan: dict[str, Any]) -
     )
 
 
-def _is_finished(folder: Folder) -> bool:
+def _is_finished(folder: Folder, n_samples: int) -> bool:
     """Whether the result is there and whole; a damaged one is made anew."""
     manifest = folder.read_record("manifest.json")
     if manifest is None:
         return False
     try:
         folder.verify(manifest)
+        rows = folder.map_array(_RESULT)
     except (CorruptFileError, KeyError, TypeError):
         return False
-    return True
+    return rows.ndim == 2 and len(rows) == n_samples and rows.dtype == np.float16
 
 
 def _encode_pieces(

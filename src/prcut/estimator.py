@@ -52,7 +52,7 @@ from prcut.objective import hard_objective
 from prcut.pairs import WalkPairs
 from prcut.partition import tree_of_clusters
 from prcut.similarity import PairSimilarity, Similarity, build_graph
-from prcut.storage import Folder, parsing, whole_number
+from prcut.storage import Folder, finite_number, parsing, whole_number
 from prcut.train_state import TrainState
 from prcut.training import train
 
@@ -591,9 +591,7 @@ def _fitted_value(name: str, value: Any) -> Any:
         return np.array(value, dtype=object)
     if name in ("n_steps_", "n_neighbors_", "n_features_in_"):
         return whole_number(value)
-    if type(value) not in (int, float) or not np.isfinite(value):
-        raise ValueError(f"{name} is not a number")
-    return value
+    return finite_number(value)
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,7 @@ from prcut.progress import Progress, Reporter
 from prcut.projection import learn_projection
 from prcut.run_folder import check_finished, read_history, read_plan
 from prcut.sources import Source, open_source, sample_rows
-from prcut.storage import Folder
+from prcut.storage import Folder, finite_number, parsing, whole_number
 
 __all__ = ["Inspection", "RowExamples", "RowSource", "inspect_assigner", "inspect_run"]
 
@@ -233,7 +233,11 @@ def inspect_run(
     folder = Folder(path)
     plan = read_plan(folder)
     check_finished(folder)
-    result = folder.read_json("result.json")
+    with parsing(f"{path}/result.json"):
+        result = dict(folder.read_json("result.json"))
+        _check_figures(result)
+    with parsing(f"{path}/plan.json"):
+        _check_settings(plan)
     name = str(path).rstrip("/").rsplit("/", 1)[-1]
     data = data if data is not None else plan.get("data") or result.get("data")
     if data is None:
@@ -253,8 +257,10 @@ def inspect_run(
         about["hidden"] = assigner.hidden
     graph = None
     if about["mode"] == "memory":
-        graph = load_graph(folder / "graph", verify=False)
-        about["n_neighbors"] = (folder / "graph").read_json(GRAPH_RECORD)["n_neighbors"]
+        graph = load_graph(folder / "graph")
+        with parsing(f"{path}/graph/{GRAPH_RECORD}"):
+            record = (folder / "graph").read_json(GRAPH_RECORD)
+            about["n_neighbors"] = whole_number(record["n_neighbors"])
     inspection = inspect_assigner(
         assigner,
         source,
@@ -270,6 +276,29 @@ def inspect_run(
         return inspection
     links = _links_of_blocks(f"{path}/blocks", assigner, plan["similarity"], most_rows)
     return replace(inspection, links=links)
+
+
+def _check_figures(result: dict[str, Any]) -> None:
+    """Whether what is shown of a result are numbers."""
+    seconds = result["seconds"]
+    for value in seconds.values() if isinstance(seconds, dict) else [seconds]:
+        finite_number(value)
+    for name in ("objective", "ratio_cut", "balance_weight", "n_steps", "cut_share"):
+        if name in result:
+            finite_number(result[name])
+
+
+def _check_settings(plan: dict[str, Any]) -> None:
+    """Whether what is read or shown of a plan is of its kind."""
+    config = plan["config"] if plan["kind"] == "levels" else plan
+    for name in ("column", "id_column", "data"):
+        if not isinstance(plan.get(name), str | None):
+            raise TypeError(f"{name} is not a name")
+    for name in ("seed", "balance_weight", "max_steps"):
+        if config.get(name) is not None:
+            finite_number(config[name])
+    for size in (*(config.get("hidden") or ()), *plan.get("levels", ())):
+        whole_number(size)
 
 
 def inspect_assigner(

@@ -45,6 +45,7 @@ from prcut.report_parts import (
     warning_section,
 )
 from prcut.row_contents import RowLabels, read_labels
+from prcut.storage import Folder
 
 if TYPE_CHECKING:
     from prcut.estimator import PRCut
@@ -101,8 +102,7 @@ def write_report(
             )
         content = comparison_page(one, other, contents, classes)
     file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, encoding="utf-8")
+    Folder(file.parent).write_bytes(file.name, iter([content.encode()]))
 
 
 def _inspection(

@@ -14,7 +14,7 @@ from prcut.assigner import Assigner
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.model_folder import load_model, save_model
 from prcut.storage import Folder, check_format
-from prcut.train_state import TrainState
+from prcut.train_state import Record, TrainState
 
 __all__ = [
     "RUN_FORMAT",
@@ -131,10 +131,17 @@ def read_history(folder: Folder) -> dict[str, np.ndarray]:
 
     if not folder.exists(_HISTORY):
         return {}
-    file = pq.ParquetFile(pa.BufferReader(folder.read_bytes(_HISTORY)))
-    names = [name for name in file.schema_arrow.names if name != "cluster_sizes"]
-    table = file.read(names)
-    return {name: table.column(name).to_numpy() for name in names}
+    content = pa.BufferReader(folder.read_bytes(_HISTORY))
+    names = [name for name in Record._fields if name != "cluster_sizes"]
+    try:
+        table = pq.ParquetFile(content).read(names)
+        history = {name: table.column(name).to_numpy() for name in names}
+        if not all(np.isfinite(values).all() for values in history.values()):
+            raise ValueError("it holds NaN or infinity")
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
+        reason = str(error).strip()[:200]
+        raise CorruptFileError(f"{folder.path}/{_HISTORY} cannot be read: {reason}.") from error
+    return history
 
 
 def _save_history(folder: Folder, state: TrainState) -> None:

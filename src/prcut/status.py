@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from prcut.progress import Progress
-from prcut.storage import Folder, parsing
+from prcut.storage import Folder, finite_number, parsing
 
 __all__ = ["StageStatus", "StatusWriter", "read_status", "training_progress"]
 
@@ -111,18 +110,12 @@ def read_status(run: str | Path | Folder) -> list[StageStatus]:
     for name in folder.names():
         content = folder.read_json(name)
         with parsing(f"{folder.path}/{name}"):
-            stage, written = content["stage"], _number(content["time"])
-            numbers = {field: _number(content[field]) for field in Progress._fields[1:]}
+            stage, written = content["stage"], finite_number(content["time"])
+            numbers = {field: finite_number(content[field]) for field in Progress._fields[1:]}
             if not isinstance(stage, str) or not stage.isprintable():
                 raise ValueError("stage is not a line of text")
             found.append((written, _stage(Progress(stage, **numbers), now - written)))
     return [stage for _, stage in sorted(found)]
-
-
-def _number(value: object) -> Any:
-    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
-        raise ValueError(f"{repr(value)[:40]} is not a finite number")
-    return value
 
 
 def _stage(progress: Progress, seconds_ago: float) -> StageStatus:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import secrets
@@ -27,7 +28,15 @@ from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 if TYPE_CHECKING:
     from pyarrow import fs
 
-__all__ = ["Folder", "check_format", "locate", "parsing", "plan_key", "whole_number"]
+__all__ = [
+    "Folder",
+    "check_format",
+    "finite_number",
+    "locate",
+    "parsing",
+    "plan_key",
+    "whole_number",
+]
 
 _CHUNK_BYTES = 2**23
 # a file being written: .name.token.prcut-tmp, which nobody else's files are called; two processes
@@ -119,6 +128,13 @@ def whole_number(value: Any, least: int = 0) -> int:
     """A size that a file declares, for :func:`parsing`."""
     if type(value) is not int or not least <= value < 2**63:  # True is an int too
         raise ValueError(f"{repr(value)[:40]} is not a whole number >= {least}")
+    return value
+
+
+def finite_number(value: Any) -> Any:
+    """A figure that a file gives, for :func:`parsing`."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{repr(value)[:40]} is not a finite number")
     return value
 
 

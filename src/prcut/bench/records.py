@@ -165,7 +165,7 @@ def _line(record: RunRecord) -> bytes:
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
