@@ -89,8 +89,9 @@ def main() -> int:
                 used = run(engine, Path(folder), n_rows, block_rows)
             cpu.append(1e6 * sum(one.cpu_seconds for one in used.values()) / n_rows)
             memory.append(max(one.peak_bytes for one in used.values()))
+            peaks = (f"{stage} {readable_bytes(one.peak_bytes)}" for stage, one in used.items())
             print(f"{n_rows:,} rows: {cpu[-1]:.1f} CPU-µs a row, a worker has ", end="")
-            print(f"{readable_bytes(memory[-1])} at most", flush=True)
+            print(f"{readable_bytes(memory[-1])} at most (so far: {', '.join(peaks)})", flush=True)
             work = Workload(n_rows, N_FEATURES, N_CLUSTERS, anchors=ANCHORS, block_rows=block_rows)
             short += errors(n_rows, used, {one.stage: one for one in plan_stages(work)})
     for name, values in (("CPU-time a row", cpu), ("memory of a worker", memory)):

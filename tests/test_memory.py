@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from prcut.errors import InvalidInputError
@@ -14,6 +15,7 @@ from prcut.memory import (
     parse_bytes,
     peak_memory,
     readable_bytes,
+    release_memory,
 )
 
 
@@ -78,3 +80,16 @@ def test_the_peak_of_this_process_is_not_that_of_its_parent() -> None:
     assert here is not None
     assert here > held.nbytes
     assert 2**20 < int(run.stdout) < here - held.nbytes / 2
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only glibc is asked"
+)
+def test_what_is_free_is_given_back() -> None:
+    taken = [b"x" * 65_536 for _ in range(3200)]  # too small to be mapped by themselves
+    last = b"y" * 4000  # keeps the heap from shrinking
+    full = psutil.Process().memory_info().rss
+    del taken
+    release_memory()
+    assert psutil.Process().memory_info().rss < full - 150e6
+    assert last[0] == ord("y")

@@ -444,7 +444,7 @@ class Block:
             metric=self.metric,
         )
         weight = edge_similarity(found, similarity, temperature=temperature, features=self.features)
-        neighbors = np.full((len(self.rows), weight.shape[1]), -1, np.int64)
+        neighbors = np.full((len(self.rows), weight.shape[1]), -1, np.int32)
         all_weights = np.zeros(neighbors.shape, np.float32)
         neighbors[found.rows], all_weights[found.rows] = found.indices, weight
         return SimilarityGraph.from_neighbors(neighbors, all_weights, symmetrize="mean")

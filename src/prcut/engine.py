@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from prcut.memory import peak_memory
+from prcut.memory import peak_memory, release_memory
 from prcut.progress import Progress, Reporter
 
 __all__ = ["Engine", "Here", "Task", "Usage", "measured"]
@@ -118,6 +118,7 @@ def measured(task: Task, number: int, advance: Callable[[int], None] | None = No
 
     start, cpu, (read, written) = time.monotonic(), time.process_time(), _bytes_moved()
     task(number, count)
+    release_memory()
     read_after, written_after = _bytes_moved()
     return Usage(
         tasks=1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -289,8 +289,13 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
         return self
 
     def _keep(self, assigner: Assigner, state: TrainState) -> None:
-        self.assigner_, self._state = assigner, state
-        self.history_, self.n_steps_ = History(state.history), state.step
+        self.assigner_, self._state, self.n_steps_ = assigner, state, state.step
+        self.__dict__.pop("history_", None)
+
+    @cached_property
+    def history_(self) -> History:
+        """Not made before somebody asks: a stream would make a longer one with every part."""
+        return History(self._state.history)
 
     # -- using -------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ __all__ = [
     "parse_bytes",
     "peak_memory",
     "readable_bytes",
+    "release_memory",
 ]
 
 # measured: neighbours, weights, both directions and the copies made while they are joined
@@ -162,3 +164,11 @@ def peak_memory() -> int | None:
         return None
     unit = 1 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def release_memory() -> None:
+    """Give back what is free: allocators keep it, and a worker of many tasks would only grow."""
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)

@@ -149,7 +149,8 @@ def _record(step: int, means: Tensor, factor: float, probs: Tensor, node_weight:
             f"training diverged before step {step}: the objective is not finite; "
             "lower learning_rate or raise balance_weight."
         )
-    shares = (figures[3:] / figures[3:].sum()).float().cpu().numpy()
+    # a copy: the array of a tensor would keep a kilobyte alive
+    shares = (figures[3:] / figures[3:].sum()).float().cpu().numpy().copy()
     return Record(step, cut + factor * imbalance, cut, imbalance, certainty, shares)
 
 
