@@ -1,6 +1,6 @@
 """A fault at every point of every stage of a run, and the run again: the same files as without.
 
-    python benchmarks/crashes.py            # every stage, 216 faults: some half an hour
+    python benchmarks/crashes.py            # every stage, 184 faults: some half an hour
     python benchmarks/crashes.py --quick    # one point of each stage
 
 Points: while a file is written, before it is flushed, before and after it gets its name. Faults:

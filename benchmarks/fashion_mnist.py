@@ -22,6 +22,8 @@ from prcut import PRCut
 from prcut.matching import match_clusters, max_nmi
 
 MIN_ACC, MIN_NMI, MAX_GAP = 0.66, 0.62, 0.01
+# a third of the rows tells less of those it has not seen
+QUICK_GAP = 0.025
 
 
 def main() -> int:
@@ -32,6 +34,7 @@ def main() -> int:
 
     train, test = fashion_mnist("train"), fashion_mnist("test")
     classes, test_classes = fashion_mnist_labels("train"), fashion_mnist_labels("test")
+    max_gap = QUICK_GAP if args.quick else MAX_GAP
     if args.quick:
         train, classes = train[::3], classes[::3]
     print("seed    J     RC     ACC   NMI   test ACC  used  steps  seconds")
@@ -65,11 +68,11 @@ def main() -> int:
     short = []
     if acc < MIN_ACC or nmi < MIN_NMI:
         short.append(f"median ACC {acc:.3f} < {MIN_ACC} or NMI {nmi:.3f} < {MIN_NMI}")
-    if gap > MAX_GAP:
-        short.append(f"test ACC is {gap:.3f} from train ACC, more than {MAX_GAP}")
+    if gap > max_gap:
+        short.append(f"test ACC is {gap:.3f} from train ACC, more than {max_gap}")
     if used < 10:
         short.append(f"{10 - used} clusters are empty")
-    promise = f"ACC >= {MIN_ACC}, NMI >= {MIN_NMI}, test within {MAX_GAP}, no empty cluster"
+    promise = f"ACC >= {MIN_ACC}, NMI >= {MIN_NMI}, test within {max_gap}, no empty cluster"
     return verdict(short, promise)
 
 

@@ -23,7 +23,7 @@ Exits with 1 when a mean is off, when `edge` has more than .25 of the variance o
 streaming is not 5 times as fast as random reads.
 
     python benchmarks/samplers.py           # 2,000 batches each, about 5 minutes
-    python benchmarks/samplers.py --quick   # 400 batches at one point, fewer rows on disk
+    python benchmarks/samplers.py --quick   # 400 batches at one point of training
 """
 
 import argparse
@@ -59,7 +59,7 @@ from prcut.pairs import EdgePairs, GraphPairs, PairBatch, UniformPairs, WalkPair
 N_SAMPLES, N_FEATURES, N_CLUSTERS, N_NEIGHBORS = 200_000, 64, 10, 15
 BATCH_SIZE = 2_048  # at each end: 4,096 forward rows
 MAX_MEAN_ERROR, MAX_EDGE_VARIANCE = 1.25, 0.25
-READ_PAIRS, READ_BATCH, MIN_STREAM = 8_000, 4_000, 5.0
+READ_ROWS, READ_PAIRS, READ_BATCH, MIN_STREAM = 1_000_000, 8_000, 4_000, 5.0
 
 
 def gaussian_mixture() -> np.ndarray:
@@ -261,15 +261,15 @@ def streamed(shards: PairShards) -> float:
     return n_batches * READ_BATCH / (time.perf_counter() - start)
 
 
-def streaming_against_random_reads(n_rows: int, rounds: int) -> list[str]:
+def streaming_against_random_reads(rounds: int) -> list[str]:
     """Pair shards streamed in order against cold random reads of the same pairs."""
     folder = Path(tempfile.mkdtemp(prefix="prcut-"))
     try:
         rng = np.random.default_rng(0)
         path = folder / "rows.npy"
-        rows = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, 64))
+        rows = np.lib.format.open_memmap(path, "w+", np.float32, (READ_ROWS, 64))
         centers = rng.standard_normal((100, 64), dtype=np.float32)
-        for first in range(0, n_rows, 100_000):
+        for first in range(0, READ_ROWS, 100_000):
             noise = rng.standard_normal((100_000, 64), dtype=np.float32)
             rows[first : first + 100_000] = centers[rng.integers(100, size=100_000)] + 0.5 * noise
         rows.flush()
@@ -292,7 +292,7 @@ def streaming_against_random_reads(n_rows: int, rounds: int) -> list[str]:
             speed["streamed"].append(streamed(shards))
     finally:
         shutil.rmtree(folder)
-    print(f"\n{n_rows:,} x 64 float32, {shards.n_pairs:,} pairs in shards, cold files:\n")
+    print(f"\n{READ_ROWS:,} x 64 float32, {shards.n_pairs:,} pairs in shards, cold files:\n")
     print("| way | pairs/s, median | range |\n|---|---|---|")
     for name, found in speed.items():
         print(f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f}–{max(found):,.0f} |")
@@ -309,7 +309,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a bounded version")
     quick = parser.parse_args().quick
     short = gradient_noise(*((400, (100,)) if quick else (2_000, (20, 100))))
-    short += streaming_against_random_reads(*((400_000, 1) if quick else (1_000_000, 5)))
+    short += streaming_against_random_reads(rounds=1 if quick else 5)
     return verdict(
         short,
         f"mean errors <= {MAX_MEAN_ERROR}, edge <= {MAX_EDGE_VARIANCE} × uniform, "

@@ -1,5 +1,6 @@
 """The command line: results, messages, exit codes, help, and runs that were killed."""
 
+import errno
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from prcut import cli
 from prcut.cli import main
+from prcut.errors import CorruptFileError
 
 QUICK = ["--steps", "50", "--n-init", "1", "--neighbors", "10", "--device", "cpu"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
@@ -454,6 +456,55 @@ def test_what_nobody_expected_is_one_line_unless_debugging(
     monkeypatch.setenv("PRCUT_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(command)
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+NO_MEMORY = "out of memory; a smaller --memory takes less"
+NO_THREAD = "no thread can be started: out of memory, or of what `ulimit -u` allows"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "full", "a.npy"), "no space is left on the disk: a.npy"),
+        (MemoryError(), NO_MEMORY),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), NO_MEMORY),
+        (ImportError("_x.so: failed to map segment from shared object"), NO_MEMORY),
+        (RuntimeError("can't start new thread"), NO_THREAD),
+        (caused(CorruptFileError("rows cannot be read"), MemoryError()), NO_MEMORY),
+    ],
+)
+def test_what_is_full_is_told_and_how_to_go_on(
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: Exception,
+    message: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("prcut.runs.fit_run", fail)
+    assert main(["fit", f"{data}/rows.npy", "-k", "2", "-o", f"{tmp_path}/run", "--quiet"]) == 4
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: when there is room, go on with: prcut fit")
+    assert last == f"error: {message}"
+
+
+def test_a_run_killed_in_its_first_file_goes_on(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "log.txt").touch()
+    unfinished = run / ".plan.json.4f6c5635.prcut-tmp"
+    unfinished.write_text("{")
+    options = ["--steps", "20", "--n-init", "1", "--neighbors", "10", "--quiet", "--resume"]
+    assert main(["fit", f"{data}/rows.npy", "-k", "4", "-o", str(run), *options]) == 0
+    assert not unfinished.exists()
 
 
 # -- processes -------------------------------------------------------------------------------

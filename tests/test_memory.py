@@ -82,9 +82,7 @@ def test_the_peak_of_this_process_is_not_that_of_its_parent() -> None:
     assert 2**20 < int(run.stdout) < here - held.nbytes / 2
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="only glibc is asked"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc is asked")
 def test_what_is_free_is_given_back() -> None:
     taken = [b"x" * 65_536 for _ in range(3200)]  # too small to be mapped by themselves
     last = b"y" * 4000  # keeps the heap from shrinking

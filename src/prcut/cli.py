@@ -583,6 +583,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and message of an error."""
+    if (lack := lack_of_room(error)) is not None:
+        return _NO_ROOM, lack
     if isinstance(error, PRCutError):
         return _CORRUPT if isinstance(error, CorruptFileError) else _WRONG, str(error)
     # every version of typer has it, whichever click it carries
@@ -590,7 +592,5 @@ def _explain(error: Exception) -> tuple[int, str]:
         usage: Any = error
         command = usage.ctx.command_path if usage.ctx else "prcut"
         return _WRONG, f"{usage.format_message()} Try: {command} --help"
-    if (lack := lack_of_room(error)) is not None:
-        return _NO_ROOM, lack
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return _UNEXPECTED, f"{summary} (unexpected; PRCUT_DEBUG=1 shows where)"

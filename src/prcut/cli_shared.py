@@ -37,6 +37,10 @@ __all__ = [
     "write_labels",
 ]
 
+# words of torch and the loader of modules, and of Python and pyarrow
+_NO_MEMORY = ("can't allocate memory", "failed to map segment")
+_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
+
 
 def is_leader() -> bool:
     """Of the processes that torchrun started, before they have joined."""
@@ -88,12 +92,17 @@ def messages_of(quiet: bool, again: str, log: Path | None = None) -> Iterator[Me
             raise
 
 
-def lack_of_room(error: Exception) -> str | None:
-    """What is full, disk or memory, where that is what an error says."""
+def lack_of_room(error: BaseException | None) -> str | None:
+    """What is full, disk or memory, where that is what an error says, or what caused it."""
+    if error is None:
+        return None
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "no space is left on the disk" + (f": {error.filename}" if error.filename else "")
-    is_memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-    return "out of memory; a smaller --memory takes less" if is_memory else None
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return "out of memory; a smaller --memory takes less"
+    if any(words in str(error) for words in _NO_THREAD):
+        return "no thread can be started: out of memory, or of what `ulimit -u` allows"
+    return lack_of_room(error.__cause__)
 
 
 @contextmanager
@@ -113,8 +122,6 @@ def forgotten_if_refused(path: str) -> Iterator[None]:
 
 def check_run(path: str, resume: bool, again: str) -> None:
     """Refuse a folder that holds something, unless it is a run that is to go on."""
-    from pyarrow import fs
-
     from prcut.storage import Folder
 
     folder = Folder(path)
@@ -127,9 +134,8 @@ def check_run(path: str, resume: bool, again: str) -> None:
                 "another --out."
             )
         return
-    inside = folder.filesystem.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
     # a run that was killed before its plan was written leaves only its log
-    if any(info.base_name != "log.txt" for info in inside):
+    if set(folder.names(folders=True)) - {"log.txt"}:
         raise InvalidInputError(f"{path} holds other files; choose another --out.")
 
 

@@ -175,11 +175,9 @@ def _check(assigner: Assigner | LevelAssigner, source: Source, top: int) -> None
 
 def _check_target(folder: Folder) -> None:
     """Never write among files that are not ours: the data themselves may be there."""
-    from pyarrow import fs
-
     folder.check_is_no_file()
-    inside = folder.filesystem.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
-    if inside and STATE_FOLDER not in {info.base_name for info in inside}:
+    inside = folder.names(folders=True)
+    if inside and STATE_FOLDER not in inside:
         raise InvalidInputError(
             f"{folder.path} holds other files; choose a new or empty folder for the labels."
         )

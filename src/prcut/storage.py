@@ -341,12 +341,12 @@ class Folder:
 
     # -- the whole folder --------------------------------------------------------------------
 
-    def names(self) -> list[str]:
+    def names(self, *, folders: bool = False) -> list[str]:
         """Names of the files in the folder, sorted; unfinished ones are not shown."""
         from pyarrow import fs
 
         found = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        names = (info.base_name for info in found if info.is_file)
+        names = (info.base_name for info in found if info.is_file or folders)
         return sorted(name for name in names if not _UNFINISHED.fullmatch(name))
 
     def check_is_no_file(self) -> None:
