@@ -507,6 +507,13 @@ def test_reports_of_forged_runs_are_refused(
         write_report(run, tmp_path / "report.html")
 
 
+def test_runs_that_name_no_path_as_their_data_are_refused(tmp_path: Path) -> None:
+    run = made("report", tmp_path / "run")
+    rewrite(run / "plan.json", lambda plan: {**plan, "data": "rows\0.parquet"})
+    with pytest.raises(InvalidInputError, match="holds a NUL character"):
+        write_report(run, tmp_path / "report.html")
+
+
 def test_spoilt_histories_are_refused(tmp_path: Path) -> None:
     run = made("report", tmp_path / "run")
     table = pq.read_table(run / "history.parquet")

@@ -49,6 +49,8 @@ def locate(path: str | Path, filesystem: fs.FileSystem | None = None) -> tuple[f
     """The filesystem of a path or URI, and the path on it."""
     from pyarrow import ArrowInvalid, fs
 
+    if "\0" in str(path):
+        raise InvalidInputError(f"{str(path)!r} holds a NUL character, which no path has.")
     if filesystem is not None:
         return filesystem, str(path)
     if "://" not in str(path):
