@@ -16,6 +16,7 @@ Commands run in forks of this process, which has imported everything: so hundred
 
 import argparse
 import errno
+import faulthandler
 import hashlib
 import itertools
 import json
@@ -76,7 +77,8 @@ OF_LEVELS = {
     "tree": r"model/",
 }
 # after which a command is taken for hanging
-SECONDS = 300.0
+SECONDS = 120.0
+_HANGS = -999
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -155,6 +157,7 @@ def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None 
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+            faulthandler.dump_traceback_later(0.9 * SECONDS, file=sys.stderr)
             faiss.omp_set_num_threads(1)
             torch.set_num_threads(1)
             # shells let what they start in the background ignore it
@@ -174,7 +177,7 @@ def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None 
         time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    return -999
+    return _HANGS
 
 
 def contents(run: Path) -> dict[str, str]:
@@ -292,11 +295,16 @@ class Trials:
             subprocess.run(["umount", str(home)], check=True)  # noqa: S603, S607
 
     def starve(self, step: int) -> None:
-        """Some address space more each time, until the run ends."""
+        """Some address space more each time, until the run ends.
+
+        Libraries may die of it, in the midst of an import mostly, and OpenBLAS tries for ever to
+        get a buffer of its own: such a process is killed. The run goes on as after any other death.
+        """
         run, log = self.place / "starved" / "run", self.place / "starved.log"
         run.parent.mkdir()
         status = Path("/proc/self/status").read_text()
         has = 1024 * int(re.search(r"VmSize:\s+(\d+)", status)[1])  # type: ignore[index]
+        n_library = 0
         for number in itertools.count():
             most = has + number * step
 
@@ -307,10 +315,14 @@ class Trials:
             words = log.read_text()
             if code == 0:
                 break
-            if code not in (1, 4) or "Traceback" in words:
-                self.short.append(f"no memory ({number} steps): exit {code}: {words[-300:]}")
+            is_blas = code == _HANGS and "sklearn" in words  # which calls it
+            is_library = is_blas or code in (-signal.SIGABRT, -signal.SIGSEGV)
+            n_library += is_library
+            if "Traceback" in words or not (is_library or code in (1, 4)):
+                self.short.append(f"no memory ({number} steps): exit {code}: {words[-2000:]}")
                 break
-        print(f"no memory: {number} times, until the run ended with {number * step / 1e6:.0f} MB")
+        print(f"no memory: {number} times, {n_library} of them a library died or hung, ", end="")
+        print(f"until the run ended with {number * step / 1e6:.0f} MB")
         self.finish("no memory", "disk", run, log)
 
 
