@@ -7,6 +7,7 @@ training goes on from its checkpoint. Ray keeps no state that is needed.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -190,7 +191,7 @@ class _Tasks:
         self._stage, self._task, self._slow_seconds = stage, task, slow_seconds
         # a file that cannot be read may be readable a moment later; wrong input stays wrong
         options: dict[str, Any] = {"max_retries": _RETRIES, "retry_exceptions": [OSError]}
-        self._remote: Any = ray.remote(num_cpus=1, **options)(measured)
+        self._remote: Any = ray.remote(num_cpus=1, **options)(_in_worker)
         self._number: dict[ObjectRef[Usage], int] = {}
         self._started: dict[int, float] = {}
         self._repeated: set[int] = set()
@@ -252,6 +253,12 @@ class _Tasks:
                 self._repeated.add(number)
                 _LOG.warning("%s %d takes long and is run by a second worker", self._stage, number)
                 self.start(number)
+
+
+def _in_worker(task: Task, number: int) -> Usage:
+    """Run a task in a worker, which has had others before."""
+    gc.collect()  # what the last one read its rows by holds on to itself
+    return measured(task, number)
 
 
 def _reason(error: Exception) -> str:
