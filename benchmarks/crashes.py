@@ -297,8 +297,9 @@ class Trials:
     def starve(self, step: int) -> None:
         """Some address space more each time, until the run ends.
 
-        Libraries may die of it, in the midst of an import mostly, and OpenBLAS tries for ever to
-        get a buffer of its own: such a process is killed. The run goes on as after any other death.
+        Libraries may die of it, in the midst of an import mostly, or the loader ends the process
+        (127), and OpenBLAS tries for ever to get a buffer of its own: such a process is killed. The
+        run goes on as after any other death.
         """
         run, log = self.place / "starved" / "run", self.place / "starved.log"
         run.parent.mkdir()
@@ -316,7 +317,8 @@ class Trials:
             if code == 0:
                 break
             is_blas = code == _HANGS and "sklearn" in words  # which calls it
-            is_library = is_blas or code in (-signal.SIGABRT, -signal.SIGSEGV)
+            is_loader = code == 127 and "cannot allocate memory for thread-local data" in words
+            is_library = is_blas or is_loader or code in (-signal.SIGABRT, -signal.SIGSEGV)
             n_library += is_library
             if "Traceback" in words or not (is_library or code in (1, 4)):
                 self.short.append(f"no memory ({number} steps): exit {code}: {words[-2000:]}")

@@ -39,6 +39,7 @@ from prcut.fitting import (
 )
 from prcut.graph import SimilarityGraph
 from prcut.graph_features import graph_features
+from prcut.memory import release_memory
 from prcut.model_folder import (
     LoadedModel,
     load_from_hub,
@@ -255,6 +256,7 @@ class PRCut(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Bas
             )
         if self.store_probs:
             self.probs_ = assign_probs(fit.assigner, rows)
+        release_memory()
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803

@@ -167,7 +167,7 @@ def peak_memory() -> int | None:
 
 
 def release_memory() -> None:
-    """Give back what is free: allocators keep it, and a worker of many tasks would only grow."""
+    """Give back what is free: allocators keep it, and a process of many fits would only grow."""
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].default_memory_pool().release_unused()
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
