@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from packaging.version import Version
 
 import prcut
 
@@ -235,6 +236,18 @@ def test_cpu_install_pulled_no_cuda() -> None:
     names = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
     assert [n for n in sorted(names) if n.startswith("nvidia-") or n == "triton"] == []
     assert torch.version.cuda is None
+
+
+def test_ci_tries_the_lowest_versions_that_are_allowed() -> None:
+    lines = (ROOT / ".ci/oldest.txt").read_text().splitlines()
+    tried = dict(line.split("==") for line in lines if not line.startswith("#"))
+    tried["typer"] = tried.pop("typer-slim")
+    bounds = [one for one in importlib.metadata.requires("prcut") or [] if "extra" not in one]
+    lowest = dict(bound.split(">=") for bound in bounds)
+    del lowest["torch"]
+    assert {name: Version(one) for name, one in tried.items()} == {
+        name: Version(one) for name, one in lowest.items()
+    }
 
 
 def test_every_test_named_by_the_errata_exists() -> None:

@@ -281,7 +281,7 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
 
 
 def calibrate() -> Rates:
-    """Measure the rates of this machine on one core, in some ten seconds, and keep them."""
+    """Measure the rates of this machine on one core, in less than a minute, and keep them."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -25,6 +25,8 @@ class LocalCluster:
         # before Ray is imported: it then takes 127.0.0.1 for the address of every node
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # workers yield to all else otherwise, and beside other jobs wait for minutes
+        os.environ.setdefault("RAY_worker_niceness", "0")
         from ray.cluster_utils import Cluster
 
         self._n_cpus = n_cpus
