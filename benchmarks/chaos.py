@@ -1,7 +1,7 @@
 """A run on Ray whose nodes, workers and driver are killed: the same files as without.
 
     python benchmarks/chaos.py            # 1,000,000 rows
-    python benchmarks/chaos.py --quick    # 100,000 rows
+    python benchmarks/chaos.py --quick    # 40,000 rows
     python benchmarks/chaos.py --seed 3
 
 Three nodes (raylets) on this machine, two processes that train. A node is killed, and a new one
@@ -155,7 +155,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a bounded version")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    n_rows, memory = (100_000, "30M") if args.quick else (1_000_000, "200M")
+    n_rows, memory = (40_000, "12M") if args.quick else (1_000_000, "200M")
     chance = random.Random(args.seed)  # noqa: S311
     short = []
     with (

@@ -365,8 +365,8 @@ def main() -> int:
         trials = Trials(Path(folder), Path(folder) / "data")
         for case in cases:
             trials.strike(*case)
-        trials.fill_disk(2_000_000 if args.quick else 400_000)
-        trials.starve(80_000_000 if args.quick else 20_000_000)
+        trials.fill_disk(4_000_000 if args.quick else 400_000)
+        trials.starve(120_000_000 if args.quick else 20_000_000)
     print(f"{trials.n_done} runs were struck and run again, {trials.n_missed} points do not exist")
     return verdict(trials.short, "after every fault the run ends with the same files")
 

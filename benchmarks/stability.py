@@ -1,7 +1,7 @@
 """Numbers that can be relied on: the same again, for a very long time, in half precision, k = 5000.
 
     python benchmarks/stability.py            # 1,000,000 optimizer steps: some half an hour
-    python benchmarks/stability.py --quick    # 20,000 steps
+    python benchmarks/stability.py --quick    # 10,000 steps, fewer rows
 
 1. The same seed gives the same labels again, in another process, and with one thread and two: the
    estimator on the digits and on blobs, and a run on disk. With the same number of threads the
@@ -54,19 +54,19 @@ def blobs(n_rows: int, n_features: int, n_clusters: int, noise: float = 0.6) -> 
 # -- 1: again --------------------------------------------------------------------------------
 
 
-def labels_of_everything() -> dict[str, str]:
+def labels_of_everything(n_blobs: int, n_on_disk: int) -> dict[str, str]:
     """Checksums of labels and of models, in this process."""
     digest = {}
     pixels = load_digits().data
     for name, rows, n_clusters in (
         ("digits", pixels[:, pixels.std(0) > 0], 10),
-        ("blobs", blobs(6000, 16, 30), 30),
+        ("blobs", blobs(200 * n_blobs, 16, n_blobs), n_blobs),
     ):
         model = PRCut(n_clusters, random_state=0).fit(rows)
         digest[f"{name}: labels"] = sha(model.labels_)
         digest[f"{name}: predicted"] = sha(model.predict(rows))
         digest[f"{name}: model"] = sha(model.predict_proba(rows))
-    rows = blobs(20_000, 16, 8)
+    rows = blobs(n_on_disk, 16, 8)
     with tempfile.TemporaryDirectory() as folder:
         config = FitConfig.of("default", 8, max_steps=200)
         found = fit_run(rows, Path(folder) / "run", config, memory=10**6, device="cpu")
@@ -82,7 +82,7 @@ def sha(content: bytes | np.ndarray) -> str:
 
 def again() -> list[str]:
     """What differs between two runs with one thread and one with two."""
-    command = [sys.executable, __file__, "--labels"]
+    command = [sys.executable, __file__, "--labels", *sys.argv[1:]]
     found = []
     for n_threads in ("1", "1", "2"):
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--labels", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.labels:
-        print(json.dumps(labels_of_everything()))
+        print(json.dumps(labels_of_everything(*((10, 5_000) if args.quick else (30, 20_000)))))
         return 0
     torch.set_num_threads(1)
     short = []
@@ -185,7 +185,7 @@ def main() -> int:
     print("in half precision, and k = 5000:")
     short += in_half_precision() + many_clusters(20 if args.quick else 200)
     print("for long:")
-    short += for_long(20_000 if args.quick else 1_000_000)
+    short += for_long(10_000 if args.quick else 1_000_000)
     return verdict(short, "the same again, and for long")
 
 
