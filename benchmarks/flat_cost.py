@@ -18,7 +18,6 @@ Exits with 1 when time per step or growth of memory is more than 1.2 times that 
 """
 
 import argparse
-import ctypes
 import json
 import subprocess
 import sys
@@ -33,6 +32,7 @@ import torch
 from _verdict import verdict
 from prcut import Assigner, SimilarityGraph
 from prcut.batches import GatheredPairs
+from prcut.memory import release_memory
 from prcut.pairs import WalkPairs
 from prcut.sparse import csr_tensor
 from prcut.train_state import TrainConfig, TrainState
@@ -97,7 +97,7 @@ def measure(folder: Path, n_blocks: int) -> Cost:
     pairs = GatheredPairs(sampler, found["features"])
     assigner = Assigner(N_FEATURES, N_CLUSTERS, generator=torch.Generator().manual_seed(0))
     state = TrainState.start(assigner, TrainConfig())
-    ctypes.CDLL(None).malloc_trim(0)  # what the set-up has freed is not ours to grow into
+    release_memory()  # what the set-up has freed is not ours to grow into
     before, peak, times = resident("RssAnon"), 0.0, []
     for block in range(n_blocks + 1):
         config = TrainConfig(max_steps=50 * (block + 1), patience=None)
