@@ -1,4 +1,4 @@
-.PHONY: check lint types test docs figures package
+.PHONY: check lint types test docs figures package table1 table2 table3 table4 peers quality
 
 PYTHON ?= python
 
@@ -19,9 +19,13 @@ test:
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
 
+# the paper's tables: runs what is missing of one, prints it; RUN="--quick --plot" adds options
+table1 table2 table3 table4 peers quality:
+	$(PYTHON) -m benchmarks.harness $@ $(RUN)
+
 # the pictures and tables that are committed, from the committed results
 figures:
-	$(PYTHON) -m prcut bench peers --summary-only --plot >/dev/null
+	$(PYTHON) -m benchmarks.harness peers --summary-only --plot >/dev/null
 	$(PYTHON) docs/making/figures.py
 
 package:

@@ -9,18 +9,18 @@ SCHEMES = ("light", "dark")
 
 
 class View(NamedTuple):
-    """What a browser had to say of a page at one width in one scheme."""
+    """What a browser reports about a page at one width in one colour scheme."""
 
     width: int
     scheme: str
     console: list[str]
     requests: list[str]
     overflow: int
-    """Pixels that the page is wider than the window."""
+    """Pixels by which the page is wider than the window."""
 
 
 def find_chromium() -> str | None:
-    """The program, or None where there is none or the package that drives it is missing."""
+    """Find Chromium; return None if it, or the package that drives it, is missing."""
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:

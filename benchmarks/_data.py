@@ -5,28 +5,28 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from benchmarks.harness.datasets import Dataset, load_dataset
 
-from prcut.datasets import Dataset, load_dataset
 from prcut.errors import PRCutError
 
 
 def fashion_mnist(split: str = "train") -> np.ndarray:
-    """The images as float32 rows in [0, 1], 60,000 or 10,000."""
+    """Return the images as float32 rows in [0, 1], 60,000 or 10,000."""
     return _load("fashion_mnist", split).pixels()
 
 
 def fashion_mnist_labels(split: str = "train") -> np.ndarray:
-    """The classes, for scoring only."""
+    """Return the classes, for scoring only."""
     return _load("fashion_mnist", split).labels
 
 
 def mnist() -> np.ndarray:
-    """The 60,000 training digits as float32 rows in [0, 1]."""
+    """Return the 60,000 training digits as float32 rows in [0, 1]."""
     return _load("mnist", "train").pixels()
 
 
 def banking77() -> tuple[list[str], np.ndarray, list[str]]:
-    """The 13,083 texts, their MiniLM embeddings, and the names of their classes."""
+    """Return the 13,083 texts, their MiniLM embeddings, and the names of their classes."""
     path = Path(os.environ.get("PRCUT_DATA", ".")) / "banking77_minilm.npz"
     if not path.exists():
         print(f"{path} is not there.\nNothing was measured.")

@@ -33,7 +33,7 @@ _BOMBS = (
 
 
 def mutated(name: str, content: bytes, rng: random.Random) -> bytes:
-    """The content of a file, spoilt in one of the ways that suit its kind."""
+    """Return the content of a file, spoilt in one of the ways that suit its kind."""
     own = _OWN.get(name.rpartition(".")[2])
     if own is None or rng.random() < 0.25:
         return _bytes(content, rng)
@@ -48,22 +48,24 @@ def _bytes(content: bytes, rng: random.Random) -> bytes:
         return rng.choice(_BOMBS)
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        place = rng.randrange(len(data) + 1)
+        position = rng.randrange(len(data) + 1)
         way = rng.randrange(6)
         if way == 0 and data:
-            data[place % len(data)] ^= 1 << rng.randrange(8)
+            data[position % len(data)] ^= 1 << rng.randrange(8)
         elif way == 1 and data:
-            data[place % len(data)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+            data[position % len(data)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         elif way == 2:
-            del data[place:]
+            del data[position:]
         elif way == 3:
-            del data[place : place + rng.randrange(1, 16)]
+            del data[position : position + rng.randrange(1, 16)]
         elif way == 4:
-            data[place:place] = rng.randbytes(rng.randrange(1, 16))
+            data[position:position] = rng.randbytes(rng.randrange(1, 16))
         else:
             width = rng.choice((2, 4, 8))
             number = rng.choice(_NUMBERS) % 256**width
-            data[place : place + width] = number.to_bytes(width, rng.choice(("little", "big")))
+            data[position : position + width] = number.to_bytes(
+                width, rng.choice(("little", "big"))
+            )
     return bytes(data)
 
 
@@ -90,7 +92,7 @@ def _changed(value: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) ->
 
 
 def _spoilt(value: Any, rng: random.Random) -> Any:
-    """A value of JSON with one part of it replaced, removed, renamed or repeated."""
+    """Return a JSON value with one part of it replaced, removed, renamed or repeated."""
     path = rng.choice(list(_places(value)))
 
     def change(part: Any) -> Any:

@@ -15,29 +15,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from benchmarks.harness.records import RunRecord, RunResult, RunSpec, append_record, read_records
+from benchmarks.harness.summary import summarise
 
-from prcut import PRCut, embedding
-from prcut.assigner import Assigner, LogitTable
-from prcut.assignment import assign_labels
-from prcut.bench.records import RunRecord, RunResult, RunSpec, append_record, read_records
-from prcut.bench.summary import summarise
-from prcut.blocks import BlockConfig, build_blocks, open_blocks
-from prcut.checkpoint import load_checkpoint, save_checkpoint
-from prcut.fitting import FitConfig
-from prcut.graph import SimilarityGraph
-from prcut.graph_folder import load_graph, save_graph
-from prcut.label_files import assign_parquet
-from prcut.level_assigner import LevelAssigner
-from prcut.level_folder import load_levels, save_levels
-from prcut.model_folder import load_model, save_model
-from prcut.pair_shards import open_pair_shards, write_pair_shards
-from prcut.path_info import describe_path
-from prcut.report import write_report
-from prcut.runs import fit_run
-from prcut.sources import open_source, read_all
-from prcut.status import read_status
-from prcut.storage import Folder
-from prcut.train_state import Record, TrainConfig, TrainState
+from prcut import PRCut
+from prcut.graph.saved import load_graph, save_graph
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.pipeline import encoders
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.embedding import embed
+from prcut.pipeline.labels import assign_parquet
+from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
+from prcut.pipeline.outofcore.pair_shards import open_pair_shards, write_pair_shards
+from prcut.pipeline.run import fit_run
+from prcut.runtime.folder import Folder
+from prcut.runtime.progress import read_status
+from prcut.runtime.sources import open_source, read_all
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import assign_labels
+from prcut.training.assigner.saved import load_model, save_model
+from prcut.training.assigner.saved_tree import load_levels, save_levels
+from prcut.training.assigner.tree import LevelAssigner
+from prcut.training.checkpoint import load_checkpoint, save_checkpoint
+from prcut.training.state import Record, TrainConfig, TrainState
+from prcut.ui.cli.info import describe_path
+from prcut.ui.report.report import write_report
 
 __all__ = ["READERS", "Reader"]
 
@@ -45,14 +48,14 @@ N_FEATURES, N_CLUSTERS = 3, 2
 
 
 class Reader(NamedTuple):
-    """How an artefact is made in a folder and read from it, and its share of the executions.
+    """How an artefact is made in a folder and read from it, and its fraction of the executions.
 
-    One that ``writes`` goes on with the work that the files are of.
+    One that ``writes`` resumes the work that the files belong to.
     """
 
     make: Callable[[Path], None]
     read: Callable[[Path], None]
-    share: float
+    fraction: float
     writes: bool = False
 
 
@@ -78,16 +81,6 @@ def _read_model(path: Path) -> None:
     assert isinstance(assigner, Assigner)  # noqa: S101
     rows = np.zeros((2, assigner.n_features), np.float32)
     _check_finite(assigner.probs(torch.from_numpy(rows)).float(), "probs")
-
-
-def _make_table(path: Path) -> None:
-    save_model(path, LogitTable(5, N_CLUSTERS), {})
-
-
-@torch.inference_mode()
-def _read_table(path: Path) -> None:
-    table = load_model(path).assigner
-    _check_finite(table.probs(torch.zeros(1, dtype=torch.int64)).float(), "probs")
 
 
 def _make_estimator(path: Path) -> None:
@@ -124,9 +117,8 @@ def _state() -> tuple[Assigner, TrainState]:
 
 
 def _step(assigner: Assigner, state: TrainState) -> None:
-    state.optimizer.zero_grad()
     assigner(torch.ones(2, N_FEATURES)).square().sum().backward()
-    state.optimizer.step()
+    state.optimizer.step(1e-3)
 
 
 def _make_checkpoint(path: Path) -> None:
@@ -254,7 +246,7 @@ def _make_labels(path: Path) -> None:
 def _read_labels(path: Path) -> None:
     describe_path(path)
     generator = torch.Generator().manual_seed(0)
-    # goes on with what is there, or makes again what is not whole
+    # resumes from what is there, or redoes what is not whole
     assign_parquet(Assigner(N_FEATURES, N_CLUSTERS, generator=generator), _rows(), path)
     if not (path / "part-00000.parquet").is_file():
         raise AssertionError("labels are missing")
@@ -266,11 +258,11 @@ def _read_labels(path: Path) -> None:
 def _embed(path: Path) -> np.ndarray:
     module = torch.nn.Linear(1, 2, bias=False)
     torch.nn.init.ones_(module.weight)
-    encoder = embedding._Encoder(
+    encoder = encoders.Encoder(
         module, lambda items: torch.tensor([[len(text), 1.0] for text in items]), "none 1", "none"
     )
-    embedding._LOADERS["lengths"] = (("texts",), lambda *_: encoder)
-    return embedding.embed(["a", "bc", "def"], "lengths:any", cache=path)
+    encoders.LOADERS["lengths"] = (("texts",), lambda *_: encoder)
+    return embed(["a", "bc", "def"], "lengths:any", cache=path)
 
 
 def _make_embedding(path: Path) -> None:
@@ -369,7 +361,6 @@ READERS = {
     "status": Reader(_make_status, _read_status, 0.1),
     "npy": Reader(_make_npy, _read_npy, 0.15),
     "model": Reader(_make_model, _read_model, 0.04),
-    "table": Reader(_make_table, _read_table, 0.08),
     "estimator": Reader(_make_estimator, _read_estimator, 0.03),
     "levels": Reader(_make_levels, _read_levels, 0.02),
     "checkpoint": Reader(_make_checkpoint, _read_checkpoint, 0.03),

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from prcut import Assigner
-from prcut.pair_shards import open_pair_shards
-from prcut.processes import join_team, leave_team, this_place
-from prcut.train_state import TrainConfig
-from prcut.training import train
+from prcut.pipeline.outofcore.pair_shards import open_pair_shards
+from prcut.runtime.distributed import join_processes, leave_processes, this_process
+from prcut.training.loop import train
+from prcut.training.state import TrainConfig
 
 
 def measure(pairs: str, n_clusters: int, n_steps: int, out: str) -> None:
@@ -24,12 +24,12 @@ def measure(pairs: str, n_clusters: int, n_steps: int, out: str) -> None:
     times = []
     config = TrainConfig(max_steps=n_steps, patience=None)
     train(shards, assigner, config, on_record=lambda _: times.append(time.perf_counter()))
-    if this_place().rank == 0:
+    if this_process().rank == 0:
         skipped = len(times) // 10
         Path(out).write_text(str((times[-1] - times[skipped]) / (len(times) - 1 - skipped)))
 
 
 if __name__ == "__main__":
-    join_team("cpu")
+    join_processes("cpu")
     measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
-    leave_team()
+    leave_processes()

@@ -32,13 +32,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from benchmarks.harness.usage import peak_memory
 
 from _verdict import verdict
-from prcut.cli import main as prcut
 from prcut.estimator import PRCut
-from prcut.export import export_onnx
-from prcut.memory import peak_memory
-from prcut.model_folder import save_model
+from prcut.training.assigner.onnx_export import export_onnx
+from prcut.training.assigner.saved import save_model
+from prcut.ui.cli.commands import main as prcut
 
 MAX_PREDICT, MAX_ASSIGN, MAX_MEMORY = 1.15, 1.25, 1.10
 N_FEATURES, N_CLUSTERS, N_FILES = 128, 1000, 4
@@ -50,8 +50,8 @@ CHUNK, BATCH = 4096, 2**15
 TIE = 1e-5
 
 
-class Place(NamedTuple):
-    """Where a benchmark's files are."""
+class Files(NamedTuple):
+    """The folders of a benchmark's files."""
 
     rows: Path
     parts: Path
@@ -59,9 +59,9 @@ class Place(NamedTuple):
     model: Path
 
 
-def write_rows(folder: Path, n_rows: int) -> Place:
-    """The same rows as a .npy file, as Parquet files, and a quarter of those."""
-    place = Place(folder / "rows.npy", folder / "parts", folder / "few", folder / "model")
+def write_rows(folder: Path, n_rows: int) -> Files:
+    """Write the same rows as a .npy file, as Parquet files, and a quarter of those."""
+    place = Files(folder / "rows.npy", folder / "parts", folder / "few", folder / "model")
     rng = np.random.default_rng(0)
     shape = (n_rows, N_FEATURES)
     rows = np.lib.format.open_memmap(place.rows, "w+", np.float32, shape)
@@ -79,7 +79,7 @@ def write_rows(folder: Path, n_rows: int) -> Place:
 
 
 def fitted(rows: np.ndarray) -> PRCut:
-    """An estimator whose assigner has the sizes wanted; how good it is does not matter here."""
+    """Return an estimator whose assigner has the given sizes; its quality does not matter here."""
     model = PRCut(
         N_CLUSTERS,
         solver="train",
@@ -99,7 +99,7 @@ def as_tensor(rows: np.ndarray) -> torch.Tensor:
 
 
 def bare_predict(rows: np.ndarray, weight: torch.Tensor, bias: torch.Tensor) -> np.ndarray:
-    """What one would write with torch alone."""
+    """Assign rows as one would with torch alone."""
     labels = np.empty(len(rows), np.int64)
     with torch.inference_mode():
         for start in range(0, len(rows), CHUNK):
@@ -110,7 +110,7 @@ def bare_predict(rows: np.ndarray, weight: torch.Tensor, bias: torch.Tensor) -> 
 
 
 def bare_assign(parts: Path, out: Path, weight: torch.Tensor, bias: torch.Tensor) -> None:
-    """What one would write with pyarrow and torch alone."""
+    """Assign rows as one would with pyarrow and torch alone."""
     kinds = [("id", pa.int64()), ("label", pa.int32()), ("confidence", pa.float32())]
     schema = pa.schema(kinds)
     out.mkdir()
@@ -149,7 +149,7 @@ def ratio_of(ours: Callable[[], object], bare: Callable[[], object], rounds: int
     return [*medians, statistics.median(mine / its for mine, its in times)]
 
 
-def speed(place: Place, model: PRCut, folder: Path, rounds: int) -> Iterator[str]:
+def speed(place: Files, model: PRCut, folder: Path, rounds: int) -> Iterator[str]:
     rows = np.load(place.rows, mmap_mode="r")
     layer = model.assigner_.head
     with torch.no_grad():
@@ -158,7 +158,7 @@ def speed(place: Place, model: PRCut, folder: Path, rounds: int) -> Iterator[str
     outs = iter(range(2 * rounds))
 
     def fresh() -> Path:
-        """A new folder; the last one is removed, so that the disk does not fill."""
+        """Return a new folder; the last one is removed, so that the disk does not fill."""
         number = next(outs)
         shutil.rmtree(folder / f"out-{number - 2}", ignore_errors=True)
         return folder / f"out-{number}"
@@ -191,7 +191,7 @@ def peak_of_assign(model: Path, data: Path, out: Path) -> float:
     return float(done.stdout)
 
 
-def memory(place: Place, folder: Path, n_rows: int, slack_mb: int) -> Iterator[str]:
+def memory(place: Files, folder: Path, n_rows: int, slack_mb: int) -> Iterator[str]:
     few = peak_of_assign(place.model, place.few_parts, folder / "few-out")
     many = peak_of_assign(place.model, place.parts, folder / "many-out")
     print(
@@ -202,7 +202,7 @@ def memory(place: Place, folder: Path, n_rows: int, slack_mb: int) -> Iterator[s
         yield f"memory grows {many / few:.2f} × from {n_rows // N_FILES:,} to {n_rows:,} rows"
 
 
-def onnx_labels(place: Place, model: PRCut, folder: Path, n_rows: int) -> Iterator[str]:
+def onnx_labels(place: Files, model: PRCut, folder: Path, n_rows: int) -> Iterator[str]:
     import onnxruntime
 
     rows = np.load(place.rows, mmap_mode="r")[:n_rows]

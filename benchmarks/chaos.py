@@ -26,12 +26,12 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from benchmarks.harness.local_cluster import LocalCluster, local_cluster
 
 from _parquet import write_planted
 from _verdict import verdict
-from prcut.bench.local_cluster import LocalCluster, local_cluster
 from prcut.errors import PRCutError
-from prcut.status import StageStatus, read_status
+from prcut.runtime.progress import StageStatus, read_status
 
 STAGES = ("scatter", "gather", "draw pairs", "shuffle pairs", "sample", "train", "assign")
 N_FEATURES, N_CLUSTERS, N_FILES, N_NODES = 32, 20, 12, 3
@@ -62,20 +62,20 @@ class Driver:
         self.process.wait()
 
     def stages(self) -> dict[str, StageStatus]:
-        """What `prcut status` would say."""
+        """Return what `prcut status` would say."""
         try:
-            return {stage.stage: stage for stage in read_status(self.run)}
+            return {stage.progress.stage: stage for stage in read_status(self.run)}
         except PRCutError:
             return {}
 
     def wait(self) -> None:
-        """Until it ends, well or not."""
+        """Wait until it ends, well or not."""
         if self.process.wait(LIMIT_SECONDS):
             raise RuntimeError(self._log.read_text()[-3000:])
 
 
 def is_under_way(driver: Driver, stage: str) -> bool:
-    """Whether all before it is done and it is not."""
+    """Return whether all stages before this one are done and it is not."""
     seen = driver.stages()
     number = STAGES.index(stage)
     is_next = number == 0 or (
@@ -113,10 +113,10 @@ def strike(stage: str, driver: Driver, cluster: LocalCluster, chance: random.Ran
     """Kill a node, add a new one, and say how long it takes to go on."""
     cluster.kill_node(chance.randrange(len(cluster.nodes)))
     killed = time.monotonic()
-    before = {name: one.done for name, one in driver.stages().items()}
+    before = {name: one.progress.done for name, one in driver.stages().items()}
     cluster.add_node()
     while driver.process.poll() is None and time.monotonic() - killed < LIMIT_SECONDS:
-        if {name: one.done for name, one in driver.stages().items()} != before:
+        if {name: one.progress.done for name, one in driver.stages().items()} != before:
             break
         time.sleep(0.05)
     print(

@@ -20,20 +20,21 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from benchmarks.harness.local_cluster import LocalCluster, local_cluster
+from benchmarks.harness.usage import MeasuredEngine
 from sklearn.metrics import normalized_mutual_info_score
 
 from _parquet import write_planted
 from _train_speed import measure
 from _verdict import verdict
-from prcut.bench.local_cluster import LocalCluster, local_cluster
-from prcut.blocks import BlockConfig, build_blocks
-from prcut.cluster import RayEngine
-from prcut.engine import Engine, Here
-from prcut.fitting import FitConfig
-from prcut.label_files import assign_parquet
-from prcut.memory import readable_bytes
-from prcut.run_folder import RunResult
-from prcut.runs import fit_run
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.labels import assign_parquet
+from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
+from prcut.pipeline.run import fit_run
+from prcut.pipeline.run_folder import RunResult
+from prcut.runtime.engine import Engine, LocalEngine
+from prcut.runtime.memory import readable_bytes
+from prcut.runtime.ray_engine import RayEngine
 
 N_FEATURES = 64
 # of torchrun's steps per second; of the bare loop's rows per second; of the CPU-seconds without Ray
@@ -44,14 +45,14 @@ COMPARED_ROWS = 1_000_000
 QUICK_CPU = 1.5
 
 
-def whole_run(data: Path, place: Path, n_clusters: int) -> tuple[RunResult, list[str]]:
+def whole_run(data: Path, work: Path, n_clusters: int) -> tuple[RunResult, list[str]]:
     """Fit and assign; what went wrong."""
-    engine = RayEngine(n_workers=2)
+    engine = MeasuredEngine(RayEngine(n_workers=2))
     config = FitConfig.of("default", n_clusters)
     start = time.perf_counter()
     options = {"column": "embedding", "id_column": "id"}
-    found = fit_run(data, place / "run", config, **options, engine=engine, device="cpu")
-    assign_parquet(found.assigner, data, place / "labels", **options, engine=engine, device="cpu")
+    found = fit_run(data, work / "run", config, **options, engine=engine, device="cpu")
+    assign_parquet(found.assigner, data, work / "labels", **options, engine=engine, device="cpu")
     took = time.perf_counter() - start
     print(f"whole run: {took:.0f} s, objective {found.objective:.3f}, ", end="")
     print(f"{found.used_clusters} of {n_clusters} clusters in use")
@@ -61,7 +62,7 @@ def whole_run(data: Path, place: Path, n_clusters: int) -> tuple[RunResult, list
             f"reads {readable_bytes(used.read):>8}, writes {readable_bytes(used.written):>8}, "
             f"a worker has {readable_bytes(used.peak_bytes)} at most"
         )
-    labels = pq.read_table(place / "labels")
+    labels = pq.read_table(work / "labels")
     truth = pq.read_table(data, columns=["id", "planted"])
     order = np.argsort(labels["id"].to_numpy())
     short = []
@@ -73,10 +74,10 @@ def whole_run(data: Path, place: Path, n_clusters: int) -> tuple[RunResult, list
     return found, short
 
 
-def steps_ratio(place: Path, n_clusters: int) -> float:
-    """Steps per second of Ray Train over those of torchrun."""
-    pairs, n_steps = str(place / "run/pairs"), 200
-    ours, theirs = (str(place / name) for name in ("ray.txt", "torchrun.txt"))
+def steps_ratio(work: Path, n_clusters: int) -> float:
+    """Return the steps per second of Ray Train over those of torchrun."""
+    pairs, n_steps = str(work / "run/pairs"), 200
+    ours, theirs = (str(work / name) for name in ("ray.txt", "torchrun.txt"))
     script = Path(__file__).with_name("_train_speed.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--master-addr", "127.0.0.1", "--master-port", "29511", str(script)]
@@ -87,18 +88,18 @@ def steps_ratio(place: Path, n_clusters: int) -> float:
     return speeds[0] / speeds[1]
 
 
-def rows_ratio(found: RunResult, data: Path, place: Path, cluster: LocalCluster) -> float:
+def rows_ratio(found: RunResult, data: Path, work: Path, cluster: LocalCluster) -> float:
     """Rows per second that two workers assign, over those of a bare loop."""
     while len(cluster.nodes) > 2:
         cluster.kill_node(0)
-    engines: dict[str, Engine] = {"bare": Here(), "ray": RayEngine()}
+    engines: dict[str, Engine] = {"bare": LocalEngine(), "ray": RayEngine()}
     seconds = {}
     for name, engine in engines.items():
         start = time.perf_counter()
         assign_parquet(
             found.assigner,
             data,
-            place / f"assigned-{name}",
+            work / f"assigned-{name}",
             column="embedding",
             id_column="id",
             engine=engine,
@@ -111,16 +112,16 @@ def rows_ratio(found: RunResult, data: Path, place: Path, cluster: LocalCluster)
     return seconds["bare"] / seconds["ray"]
 
 
-def cpu_ratio(data: Path, place: Path, n_files: int) -> float:
+def cpu_ratio(data: Path, work: Path, n_files: int) -> float:
     """CPU-seconds of scatter and gather on Ray, over those without."""
-    some = place / "some"
+    some = work / "some"
     some.mkdir()
     for path in sorted(data.iterdir())[:n_files]:
         os.link(path, some / path.name)
-    engines: dict[str, Engine] = {"bare": Here(), "ray": RayEngine()}
+    engines: dict[str, Engine] = {"bare": LocalEngine(), "ray": RayEngine()}
     cpu = {}
-    for name, engine in engines.items():
-        blocks = place / f"blocks-{name}"
+    for name, engine in ((name, MeasuredEngine(engine)) for name, engine in engines.items()):
+        blocks = work / f"blocks-{name}"
         build_blocks(some, blocks, BlockConfig(), column="embedding", engine=engine)
         cpu[name] = sum(used.cpu_seconds for used in engine.usage.values())
     print(f"blocks: {cpu['bare']:.0f} CPU-s without Ray, {cpu['ray']:.0f} with it")
@@ -132,8 +133,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a bounded version")
-    parser.add_argument("--rows", type=float, default=5e6, help="in place of five million")
-    parser.add_argument("--place", help="folder for the files, some 20 GB; by default a new one")
+    parser.add_argument("--rows", type=float, default=5e6, help="instead of five million")
+    parser.add_argument("--folder", help="folder for the files, some 20 GB; by default a new one")
     args = parser.parse_args()
     n_rows, n_clusters, n_files = (100_000, 50, 10) if args.quick else (int(args.rows), 1000, 50)
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -142,20 +143,20 @@ def main() -> int:
 
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=args.place) as folder, local_cluster(3, 1) as cluster:
-        place = Path(folder)
-        data = place / "data"
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder, local_cluster(3, 1) as cluster:
+        work = Path(folder)
+        data = work / "data"
         write_planted(data, n_rows, N_FEATURES, n_clusters, n_files)
         print(f"{n_rows:,} rows, k = {n_clusters}, three nodes", flush=True)
         most = QUICK_CPU if args.quick else MOST_CPU
-        cpu = cpu_ratio(data, place, min(n_files, int(COMPARED_ROWS * n_files / n_rows)))
+        cpu = cpu_ratio(data, work, min(n_files, int(COMPARED_ROWS * n_files / n_rows)))
         print(f"block stage: {cpu:.2f} times the CPU-seconds without Ray", flush=True)
         short = [f"block stage {cpu:.2f} > {most}"] if cpu > most else []
         if not args.quick:
-            found, wrong = whole_run(data, place, n_clusters)
+            found, wrong = whole_run(data, work, n_clusters)
             short += wrong
-            steps = steps_ratio(place, n_clusters)
-            rows = rows_ratio(found, data, place, cluster)
+            steps = steps_ratio(work, n_clusters)
+            rows = rows_ratio(found, data, work, cluster)
             print(f"Ray Train: {steps:.2f} of torchrun; assignment: {rows:.2f} times the bare loop")
             if steps < LEAST_STEPS:
                 short.append(f"Ray Train {steps:.2f} < {LEAST_STEPS}")

@@ -39,13 +39,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-import prcut.cluster
-import prcut.label_files
-import prcut.levels
-import prcut.runs  # noqa: F401
+import prcut.pipeline.labels
+import prcut.pipeline.levels
+import prcut.pipeline.run  # noqa: F401
 from _verdict import verdict
-from prcut import storage
-from prcut.cli import main as prcut_main
+from prcut.runtime import folder as storage
+from prcut.ui.cli.commands import main as prcut_main
 
 N_ROWS, N_FEATURES, N_CLUSTERS = 2100, 8, 4
 POINTS = ("write", "flush", "rename", "renamed")
@@ -120,7 +119,7 @@ class Fault:
             yield piece[half:]
 
     def strike(self, point: str, path: str) -> None:
-        """Here, if this is where."""
+        """Fail here, if this is where."""
         inside = os.path.relpath(path, self.run)
         if point != self.point or not self.pattern.match(inside):
             return
@@ -137,7 +136,7 @@ class Fault:
 
 
 def command(data: Path, run: Path, kind: str) -> list[str]:
-    """What is run."""
+    """Return the cases to run."""
     options = {
         "disk": f"-k {N_CLUSTERS} --memory 1M",
         "memory": f"-k {N_CLUSTERS}",
@@ -250,7 +249,7 @@ class Trials:
             self.short.append(f"{what}: exit {code}, not {wanted}: {words[-300:]}")
         if "Traceback" in words:
             self.short.append(f"{what}: a traceback")
-        if fault != "SIGKILL" and "go on with: prcut fit" not in words:
+        if fault != "SIGKILL" and "resume with: prcut fit" not in words:
             self.short.append(f"{what}: nothing said of how to go on: {words[-300:]}")
         if differ := same(self.expected[kind], contents(run), is_whole=False):
             self.short.append(f"{what}: {differ[0]} could be seen and was not whole")
@@ -258,7 +257,7 @@ class Trials:
         shutil.rmtree(home)
 
     def finish(self, what: str, kind: str, run: Path, log: Path) -> None:
-        """The same command again, which must end as the calm run did."""
+        """Run the same command again, which must end as the calm run did."""
         self.n_done += 1
         if code := in_fork(command(self.data, run, kind), log):
             self.short.append(f"{what}: run again, exit {code}: {log.read_text()[-300:]}")
@@ -268,7 +267,7 @@ class Trials:
             self.short.append(f"{what}: run again, {left[0]} is left")
 
     def fill_disk(self, step: int) -> None:
-        """A disk of a few bytes more each time, until the run fits."""
+        """Give the run a disk of a few bytes more each time, until it fits."""
         home = self.place / "small"
         home.mkdir()
         size = step
@@ -295,7 +294,7 @@ class Trials:
             subprocess.run(["umount", str(home)], check=True)  # noqa: S603, S607
 
     def starve(self, step: int) -> None:
-        """Some address space more each time, until the run ends.
+        """Give the run more address space each time, until it finishes.
 
         Libraries may die of it, in the midst of an import mostly, or the loader ends the process
         (127), and OpenBLAS tries for ever to get a buffer of its own: such a process is killed. The

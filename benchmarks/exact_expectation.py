@@ -31,15 +31,15 @@ from prcut import (
     ratio_cut,
     soft_ratio_cut,
 )
-from prcut.expectation import N_NODES, ratio_cut_upper_bound
-from prcut.objective import soft_graph_ratio_cut
+from prcut.numerics.expectation import N_NODES, ratio_cut_upper_bound
+from prcut.numerics.objective import soft_graph_ratio_cut
 
 N_CLUSTERS, N_NEIGHBORS = 10, 100
 MAX_ERROR, MAX_COST = 1e-8, 1.3
 
 
 def half_train(assigner: Assigner, rows: Tensor, graph: SimilarityGraph, steps: int) -> None:
-    """A few steps of the paper's algorithm on edges drawn uniformly."""
+    """Take a few steps of the paper's algorithm on edges drawn uniformly."""
     source, target, weight = graph.edges
     generator = torch.Generator().manual_seed(1)
     mass = RunningClusterMass(N_CLUSTERS)

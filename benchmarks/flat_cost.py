@@ -31,12 +31,12 @@ import torch
 
 from _verdict import verdict
 from prcut import Assigner, SimilarityGraph
-from prcut.batches import GatheredPairs
-from prcut.memory import release_memory
-from prcut.pairs import WalkPairs
-from prcut.sparse import csr_tensor
-from prcut.train_state import TrainConfig, TrainState
-from prcut.training import train
+from prcut.numerics.sparse import csr_tensor
+from prcut.runtime.memory import release_memory
+from prcut.training.batches import GatheredPairs
+from prcut.training.loop import train
+from prcut.training.pairs import WalkPairs
+from prcut.training.state import TrainConfig, TrainState
 
 N_FEATURES, N_CLUSTERS, WALK_LENGTH = 64, 100, 8
 GROUP, OFFSETS = 1_000, (1, 3, 9, 27, 81, 243)  # rows per planted group, and who is linked to whom
@@ -76,7 +76,7 @@ def resident(kind: str) -> float:
 
 
 class Cost(NamedTuple):
-    """Of training at one size."""
+    """Figures of training at one size."""
 
     milliseconds: float  # per step, in the fastest block: other jobs only add to it
     growth: float  # of anonymous memory, in megabytes

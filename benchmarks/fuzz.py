@@ -84,7 +84,7 @@ class Files:
             self._changed.add(name)
 
     def resealed(self, name: str, content: bytes) -> dict[str, bytes | None]:
-        """The records of a changed file with its new size and checksum."""
+        """Return the records of a changed file with its new size and checksum."""
         old = self._digest[name]
         new = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         fitted: dict[str, bytes | None] = {}
@@ -225,7 +225,7 @@ def _tidy(place: Path, files: Files, writes: bool) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """The last line of prcut that an error came through."""
+    """Return the last line of prcut that an error came through."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [
         frame for frame in frames if "prcut" in frame.filename and "_fuzz" not in frame.filename
@@ -245,7 +245,7 @@ def _limit_memory() -> None:
 
 
 def _memory_folder() -> str | None:
-    """Where files are in memory, if there is such a place."""
+    """Return a folder whose files are in memory, if there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
 
@@ -262,13 +262,13 @@ class Outcome:
         self.example: dict[str, str] = {}
 
     def note(self, key: str, example: str, count: int = 1) -> None:
-        """A finding."""
+        """Record a finding."""
         self.found[key] += count
         self.example.setdefault(key, example)
 
 
 def run(work: list[Work], seed: int) -> dict[str, Outcome]:
-    """All the work, in processes; an execution that ends its process is a finding."""
+    """Do all the work in processes; an execution that ends its process is a finding."""
     outcomes = {reader: Outcome() for reader, _, _ in work}
     left = [
         (reader, first + start, min(_PART, count - start))
@@ -394,12 +394,14 @@ def report(options: argparse.Namespace) -> int:
     from _fuzz_readers import READERS
 
     total = options.count or (20_000 if options.quick else 1_000_000)
-    shares = {options.reader: 1.0} if options.reader else {n: r.share for n, r in READERS.items()}
-    scale = total / sum(shares.values())
+    fractions = {name: reader.fraction for name, reader in READERS.items()}
+    if options.reader:
+        fractions = {options.reader: 1.0}
+    scale = total / sum(fractions.values())
     short, n_done = [], 0
     print(f"{'reader':12} {'executions':>10} {'per second':>10}  ended in")
     # a reader after the other, where it takes long, to see how far it is
-    work = [(name, options.first, -int(-scale * share)) for name, share in shares.items()]
+    work = [(name, options.first, -int(-scale * fraction)) for name, fraction in fractions.items()]
     for parts in [work] if options.quick else [[one] for one in work]:
         for reader, outcome in run(parts, options.seed).items():
             n_done += outcome.n_done

@@ -6,8 +6,8 @@
 
 Blocks (a tenth of the rows look for neighbours), pairs and labels of 100 clusters. Flat: the
 CPU-seconds per row, and the memory of a worker. Bytes that went through files are held to the
-formulas of `prcut.capacity`. Two raylets of one CPU each, one thread; their workers have done a
-small job before, so that none is measured while it loads its code.
+formulas of `prcut.pipeline.outofcore.capacity`. Two raylets of one CPU each, one thread; their
+workers have done a small job before, so that none is measured while it loads its code.
 """
 
 import argparse
@@ -17,17 +17,19 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.harness.local_cluster import local_cluster
+from benchmarks.harness.usage import MeasuredEngine, Usage
+
 from _parquet import write_planted
 from _verdict import verdict
 from prcut import Assigner
-from prcut.bench.local_cluster import local_cluster
-from prcut.blocks import BlockConfig, build_blocks
-from prcut.capacity import StageCost, Workload, plan_stages
-from prcut.cluster import RayEngine
-from prcut.engine import Engine, Here, Usage
-from prcut.label_files import assign_parquet
-from prcut.memory import readable_bytes
-from prcut.pair_shards import ShardConfig, write_pair_shards
+from prcut.pipeline.labels import assign_parquet
+from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
+from prcut.pipeline.outofcore.capacity import StageCost, Workload, plan_stages
+from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
+from prcut.runtime.engine import LocalEngine
+from prcut.runtime.memory import readable_bytes
+from prcut.runtime.ray_engine import RayEngine
 
 N_FEATURES, N_CLUSTERS, ANCHORS = 32, 100, 0.1
 MOST_GROWTH, MOST_ERROR = 1.3, 0.15
@@ -37,10 +39,11 @@ PLANTED_ROWS = 10_000
 FILES_PER_BLOCK = 0.5
 # rows, and those of a block: some tasks of every stage for every worker
 SMALL_JOB = 200_000, 10_000
+QUICK_JOB = 20_000, 5_000
 
 
-def run(engine: Engine, place: Path, n_rows: int, block_rows: int) -> dict[str, Usage]:
-    """All stages but training, whose cost does not grow with the rows."""
+def run(engine: MeasuredEngine, place: Path, n_rows: int, block_rows: int) -> dict[str, Usage]:
+    """Run all stages but training, whose cost does not grow with the rows."""
     data = place / "data"
     n_files = int(FILES_PER_BLOCK * n_rows / block_rows)
     write_planted(data, n_rows, N_FEATURES, n_rows // PLANTED_ROWS, n_files)
@@ -54,7 +57,7 @@ def run(engine: Engine, place: Path, n_rows: int, block_rows: int) -> dict[str, 
 
 
 def errors(n_rows: int, used: dict[str, Usage], planned: dict[str, StageCost]) -> list[str]:
-    """Where the bytes are not those of the formulas."""
+    """Return the stages whose bytes are not those of the formulas."""
     wrong = []
     for stage, usage in used.items():
         for name in ("read", "written"):
@@ -86,10 +89,12 @@ def main() -> int:
     with ExitStack() as stack:
         if not args.quick:
             stack.enter_context(local_cluster(2, 1))
-            run(RayEngine(), Path(stack.enter_context(tempfile.TemporaryDirectory())), *SMALL_JOB)
+        small = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        engine = MeasuredEngine(LocalEngine() if args.quick else RayEngine())
+        run(engine, small, *(QUICK_JOB if args.quick else SMALL_JOB))
         for n_rows in (size for size in sizes if size <= args.most):
             with tempfile.TemporaryDirectory() as folder:
-                engine: Engine = Here() if args.quick else RayEngine()
+                engine = MeasuredEngine(LocalEngine() if args.quick else RayEngine())
                 used = run(engine, Path(folder), n_rows, block_rows)
             cpu.append(1e6 * sum(one.cpu_seconds for one in used.values()) / n_rows)
             memory.append(max(one.peak_bytes for one in used.values()))

@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
 from _verdict import verdict
-from prcut.assignment import assign_labels
-from prcut.levels import fit_levels
+from prcut.pipeline.levels import fit_levels
+from prcut.training.assigner.predict import assign_labels
 
 N_FEATURES = 128
 # standard deviations: of branches, of leaves around their branch, of rows around their leaf

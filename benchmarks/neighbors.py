@@ -26,9 +26,9 @@ import numpy as np
 
 from _data import fashion_mnist, mnist
 from _verdict import verdict
-from prcut import neighbors as library
-from prcut.blocks import BlockConfig, build_blocks
-from prcut.neighbors import Neighbors, find_neighbors
+from prcut.graph import inverted_lists as library
+from prcut.graph.neighbors import Neighbors, find_neighbors
+from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 
 RECALL, MAX_TIME = 0.98, 1.10
 BLOCK_RECALL, MAX_BLOCK_WORK, N_CELLS = 0.97, 0.25, 20
@@ -48,20 +48,20 @@ def exact(features: np.ndarray, rows: np.ndarray, n_neighbors: int) -> Truth:
 
 
 def others(rows: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Less one column: the row itself, or the last where duplicates took its place."""
+    """Remove one column: the row itself, or the last where duplicates took its position."""
     own = found == rows[:, None]
     own[:, -1] |= ~own.any(1)
     return found[~own].reshape(len(rows), -1)
 
 
 def recall_of(found: np.ndarray, truth: Truth, n_neighbors: int) -> float:
-    """Share of the true neighbours in ``found``, whose rows are those of ``truth``."""
+    """Return the fraction of the true neighbours in ``found``, which has the rows of ``truth``."""
     true = truth.indices[:, :n_neighbors]
     return float((true[:, :, None] == found[:, None, :n_neighbors]).any(2).mean())
 
 
 def bare_faiss(features: np.ndarray, n_neighbors: int, like: Neighbors) -> np.ndarray:
-    """What one would write with FAISS alone, knowing the best settings beforehand."""
+    """Find neighbours as one would with FAISS alone, knowing the best settings beforehand."""
     n_features = features.shape[1]
     if like.n_lists == 0:
         index = faiss.IndexFlatL2(n_features)
@@ -80,7 +80,7 @@ def bare_faiss(features: np.ndarray, n_neighbors: int, like: Neighbors) -> np.nd
 def images(
     name: str, features: np.ndarray, truth: Truth, counts: tuple[int, ...], rounds: int
 ) -> Iterator[str]:
-    """The shared machine is noisy: runs alternate, and each ratio is of neighbours in time."""
+    """Alternate the runs, since a shared machine is noisy: each ratio is of neighbours in time."""
     for n_neighbors in counts:
         ours, bare = [], []
         for _ in range(rounds):

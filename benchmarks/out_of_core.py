@@ -37,7 +37,7 @@ FILE_ROWS = 250_000
 
 
 def write_parquet(folder: Path, rows: int, dim: int) -> None:
-    """A mixture of ``rows / 5000`` Gaussians in files of 250,000 rows."""
+    """Write a mixture of ``rows / 5000`` Gaussians to files of 250,000 rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,11 +58,12 @@ def write_parquet(folder: Path, rows: int, dim: int) -> None:
 
 
 def work(data: str, folder: str, block_rows: int) -> None:
-    """What is measured: the whole way, in this process."""
-    from prcut.blocks import BlockConfig, build_blocks
-    from prcut.memory import peak_memory
-    from prcut.pair_shards import ShardConfig, write_pair_shards
-    from prcut.progress import Progress
+    """Run what is measured: all stages, in this process."""
+    from benchmarks.harness.usage import peak_memory
+
+    from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
+    from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
+    from prcut.runtime.progress import Progress
 
     shown = time.monotonic()
 

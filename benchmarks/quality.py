@@ -17,17 +17,17 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from benchmarks.harness.commands import BenchOptions, bench_table
+from benchmarks.harness.datasets import load_dataset
+from benchmarks.harness.methods import METHODS
+from benchmarks.harness.quality import compare_with_goals
+from benchmarks.harness.records import read_records
+from benchmarks.harness.scores import hungarian_accuracy, match_clusters
+from benchmarks.harness.task import Task
 
 from _verdict import verdict
 from prcut import PRCut, build_graph
-from prcut.bench.cli import BenchOptions, bench_table
-from prcut.bench.methods import METHODS
-from prcut.bench.quality import compare_with_goals
-from prcut.bench.records import read_records
-from prcut.bench.task import Task
-from prcut.datasets import load_dataset
 from prcut.errors import DataWarning
-from prcut.matching import hungarian_accuracy, match_clusters
 
 RESULTS = Path(__file__).parent / "results"
 # accuracy of plain defaults, what `predict` may lose on new rows, time in units of SC's
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def committed() -> list[str]:
-    """The goals that the results of `prcut bench quality` do not reach."""
+    """Return the goals that the results of `python -m benchmarks.harness quality` do not reach."""
     print(bench_table("quality", BenchOptions(results=str(RESULTS), summary_only=True)))
     names = ("quality", "table2", "table3", "table4")
     records = [record for name in names for record in read_records(RESULTS / f"{name}.jsonl")]
@@ -62,7 +62,7 @@ def committed() -> list[str]:
 
 
 def defaults(is_quick: bool) -> list[str]:
-    """What a plain fit of MNIST is short of."""
+    """Return the goals that a plain fit of MNIST does not reach."""
     n_rows = QUICK_ROWS if is_quick else None
     train, test = (load_dataset("mnist", split=split) for split in ("train", "test"))
     rows, classes = train.pixels()[:n_rows], train.labels[:n_rows]

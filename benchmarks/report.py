@@ -3,11 +3,10 @@
     python benchmarks/report.py            # Fashion-MNIST, banking77, 1,000,000 rows
     python benchmarks/report.py --quick    # the digits, made-up texts, 50,000 rows
 
-Every report is opened 1280 and 390 pixels wide, light and dark. It falls short where the browser
-has something to say in its console, where a page asks for anything but itself, is wider than the
-window or larger than 5 MB, or where a text became markup. ``--shots DIR`` keeps pictures to look
-at. Without Chromium, or the package playwright that drives it, the pages are written and not
-opened, which is said.
+Every report is opened 1280 and 390 pixels wide, light and dark. It fails if the browser's console
+has messages, if a page requests anything but itself, is wider than the window or larger than 5 MB,
+or if a text became markup. ``--shots DIR`` keeps screenshots. Without Chromium, or the package
+playwright that drives it, the pages are written but not opened.
 """
 
 import argparse
@@ -26,9 +25,9 @@ from sklearn.datasets import load_digits
 from _browser import find_chromium, look
 from _data import banking77, fashion_mnist, fashion_mnist_labels
 from _verdict import verdict
-from prcut.fitting import FitConfig
-from prcut.report import write_report
-from prcut.runs import fit_run
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.run import fit_run
+from prcut.ui import write_report
 
 MOST_BYTES = 5_000_000
 MARKUP = "<script>document.title = 'stolen'</script><img src=https://example.org/x.png>"
@@ -41,7 +40,7 @@ WORDS = (
 
 
 class Page(NamedTuple):
-    """A report, and the seconds that it took."""
+    """A report, and the seconds it took to write."""
 
     file: Path
     seconds: float
@@ -62,7 +61,7 @@ def images(folder: Path, quick: bool) -> dict[str, Any]:
 
 
 def texts(folder: Path, quick: bool) -> dict[str, Any]:
-    """Texts with their features, the first of them an attack."""
+    """Texts with their features, each of them an attack."""
     if quick:
         words, features, classes = made_up_texts(1500)
     else:
@@ -78,7 +77,7 @@ def texts(folder: Path, quick: bool) -> dict[str, Any]:
 
 
 def made_up_texts(n_rows: int) -> tuple[list[str], np.ndarray, list[str]]:
-    """Sentences of four kinds; the features are counts of their words, made smooth by noise."""
+    """Make sentences of four kinds; features are word counts plus noise."""
     rng = np.random.default_rng(0)
     kinds = rng.integers(len(WORDS), size=n_rows)
     drawn = [[*rng.choice(WORDS[kind], 5).tolist(), "please"] for kind in kinds]
@@ -89,7 +88,7 @@ def made_up_texts(n_rows: int) -> tuple[list[str], np.ndarray, list[str]]:
 
 
 def many_rows(folder: Path, quick: bool) -> dict[str, Any]:
-    """Gaussians of different sizes, some of them near one another."""
+    """Draw Gaussian clusters of different sizes, some of them close together."""
     n_rows, n_features, n_clusters = (50_000 if quick else 1_000_000), 16, 20
     rng = np.random.default_rng(0)
     centers = rng.normal(0, 1, (n_clusters, n_features))

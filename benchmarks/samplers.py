@@ -52,9 +52,16 @@ from prcut import (
     cluster_imbalance,
     soft_ratio_cut,
 )
-from prcut.blocks import BlockConfig
-from prcut.pair_shards import PairShards, ShardConfig, write_pair_shards
-from prcut.pairs import EdgePairs, GraphPairs, PairBatch, UniformPairs, WalkPairs, draw_streams
+from prcut.pipeline.outofcore.build_blocks import BlockConfig
+from prcut.pipeline.outofcore.pair_shards import PairShards, ShardConfig, write_pair_shards
+from prcut.training.pairs import (
+    EdgePairs,
+    GraphPairs,
+    PairBatch,
+    UniformPairs,
+    WalkPairs,
+)
+from prcut.training.streams import draw_steps
 
 N_SAMPLES, N_FEATURES, N_CLUSTERS, N_NEIGHBORS = 200_000, 64, 10, 15
 BATCH_SIZE = 2_048  # at each end: 4,096 forward rows
@@ -76,7 +83,7 @@ def half_train(assigner: Assigner, features: Tensor, sampler: GraphPairs, steps:
     mass = RunningClusterMass(N_CLUSTERS)
     optimizer = torch.optim.Adam(assigner.parameters(), lr=1e-2)
     for step in range(steps):
-        batch = draw_streams(sampler, BATCH_SIZE, seed=1, step=step)
+        (batch,) = draw_steps(sampler, BATCH_SIZE, seed=1, steps=[step])
         probs = assigner.probs(features[batch.rows])
         cluster_mass = mass(probs, batch.node_weight)
         loss = soft_ratio_cut(batch.weight, probs[batch.source], probs[batch.target], cluster_mass)
@@ -129,7 +136,7 @@ class Problem:
 
 
 class Noise(NamedTuple):
-    """Of a sampler's gradients around a full gradient."""
+    """Noise of a sampler's gradients around a full gradient."""
 
     variance: float  # relative
     mean_error: float  # ‖mean − full‖ over what it would be by chance

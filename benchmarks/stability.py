@@ -29,13 +29,13 @@ from sklearn.metrics import adjusted_rand_score
 
 from _verdict import verdict
 from prcut import Assigner, PRCut, build_graph
-from prcut.assignment import assign_labels
-from prcut.batches import GatheredPairs
-from prcut.fitting import FitConfig
-from prcut.pairs import WalkPairs
-from prcut.runs import fit_run
-from prcut.train_state import Record, TrainConfig
-from prcut.training import train
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.run import fit_run
+from prcut.training.assigner.predict import assign_labels
+from prcut.training.batches import GatheredPairs
+from prcut.training.loop import train
+from prcut.training.pairs import WalkPairs
+from prcut.training.state import Record, TrainConfig
 
 # growth of memory, and of the objective, over the last nine tenths of a long run
 MOST_GROWTH, MOST_DRIFT = 1.02, 1.02
@@ -81,7 +81,7 @@ def sha(content: bytes | np.ndarray) -> str:
 
 
 def again() -> list[str]:
-    """What differs between two runs with one thread and one with two."""
+    """Return what differs between two runs with one thread and one with two."""
     command = [sys.executable, __file__, "--labels", *sys.argv[1:]]
     found = []
     for n_threads in ("1", "1", "2"):

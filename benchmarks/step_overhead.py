@@ -36,12 +36,14 @@ from torch import Tensor, distributed, multiprocessing, nn
 
 from _verdict import verdict
 from prcut import Assigner, RunningClusterMass, SimilarityGraph, cluster_imbalance, soft_ratio_cut
-from prcut.batches import _STEPS_AHEAD, FeatureBatch, GatheredPairs, gather_rows, pair_ends
-from prcut.objective import softmax
-from prcut.pairs import WalkPairs, draw_steps, draw_streams
-from prcut.sparse import csr_tensor
-from prcut.train_state import TrainConfig, TrainState
-from prcut.training import train
+from prcut.graph.rows import gather_rows
+from prcut.numerics.proximal import softmax
+from prcut.numerics.sparse import csr_tensor
+from prcut.training.batches import _STEPS_AHEAD, FeatureBatch, GatheredPairs, pair_ends
+from prcut.training.loop import train
+from prcut.training.pairs import WalkPairs
+from prcut.training.state import TrainConfig, TrainState
+from prcut.training.streams import draw_steps
 
 N_SAMPLES, N_GROUPS, N_NEIGHBORS, WALK_LENGTH = 60_000, 10, 110, 8
 BATCH_SIZE = TrainConfig().batch_size
@@ -57,12 +59,12 @@ class Case(NamedTuple):
     block: int
 
     def assigner(self) -> Assigner:
-        """The same at every call."""
+        """Return the same at every call."""
         seeded = torch.Generator().manual_seed(0)
         return Assigner(self.n_features, self.n_clusters, self.hidden, generator=seeded)
 
     def features(self) -> Tensor:
-        """The same at every call."""
+        """Return the same at every call."""
         seeded = torch.Generator().manual_seed(1)
         return torch.randn(N_SAMPLES, self.n_features, generator=seeded)
 
@@ -130,7 +132,7 @@ def bare_blocks(case: Case, features: Tensor, rows: list[Tensor], gather: bool) 
 def overhead(graph: SimilarityGraph, turns: int, block_share: float) -> list[str]:
     """Print one row per assigner; return what fell short."""
     sampler = WalkPairs(graph, n_steps=WALK_LENGTH)
-    rows = [draw_streams(sampler, BATCH_SIZE, seed=0, step=step).rows for step in range(50)]
+    rows = [pairs.rows for pairs in draw_steps(sampler, BATCH_SIZE, seed=0, steps=range(50))]
     print(
         "| assigner | ms, bare | ms, ours | ratio (quartiles) | processor time | "
         "to bare on rows at hand | draw | gather | loss | cross-entropy |\n" + 10 * "|---" + "|"
@@ -168,7 +170,7 @@ def overhead(graph: SimilarityGraph, turns: int, block_share: float) -> list[str
 
 def part_times(case: Case, sampler: WalkPairs, features: Tensor) -> list[float]:
     """Median seconds of a draw, of fetching its rows, of our loss and of cross-entropy."""
-    pairs = draw_streams(sampler, BATCH_SIZE, seed=0, step=0)
+    (pairs,) = draw_steps(sampler, BATCH_SIZE, seed=0, steps=[0])
     batch = FeatureBatch(gather_rows(features, pairs.rows), *pairs[1:])
     mass = RunningClusterMass(case.n_clusters)
     logits = torch.randn(2 * BATCH_SIZE, case.n_clusters, requires_grad=True)
@@ -185,7 +187,7 @@ def part_times(case: Case, sampler: WalkPairs, features: Tensor) -> list[float]:
 
 
 def objective(logits: Tensor, batch: FeatureBatch, running_mass: RunningClusterMass) -> Tensor:
-    """As in `train`."""
+    """Return the loss of a batch, as `train` computes it."""
     probs = softmax(logits)
     mass = running_mass(probs, batch.node_weight)
     cut = soft_ratio_cut(batch.weight, *pair_ends(probs, batch), mass)
@@ -242,7 +244,7 @@ def scaling(graph: SimilarityGraph, turns: int) -> list[str]:
 def compiled(graph: SimilarityGraph) -> None:
     """Print steps with forward and loss compiled against the same steps uncompiled."""
     sampler = WalkPairs(graph, n_steps=WALK_LENGTH)
-    pairs = draw_streams(sampler, BATCH_SIZE, seed=0, step=0)
+    (pairs,) = draw_steps(sampler, BATCH_SIZE, seed=0, steps=[0])
     print("| assigner | ms | ms, compiled | ratio | seconds to compile |\n" + 5 * "|---" + "|")
     for name, case in CASES.items():
         features = gather_rows(case.features(), pairs.rows)

@@ -1,10 +1,11 @@
-"""The claims made from the committed results of `prcut bench`, and their summaries.
+"""Check the claims made from the committed results of the harness, and their summaries.
 
     python benchmarks/tables.py             # read the results, check the claims and the summaries
     python benchmarks/tables.py --write     # write the summaries anew
     python benchmarks/tables.py --quick     # run the small table, check it and the summaries
 
-Runs are made by `prcut bench table1` and so on; here nothing is run but the small table.
+Runs are made by `python -m benchmarks.harness table1` and so on; here nothing is run but the small
+table.
 """
 
 import argparse
@@ -15,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from benchmarks.harness.commands import BenchOptions, bench_table
+from benchmarks.harness.records import RunRecord, read_records
+
 from _verdict import verdict
-from prcut.bench.cli import BenchOptions, bench_table
-from prcut.bench.records import RunRecord, read_records
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/benchmarks.md"
@@ -68,7 +70,7 @@ def table1(records: list[RunRecord]) -> Iterator[str]:
 
 
 def table2(records: list[RunRecord]) -> Iterator[str]:
-    """The worst of our seeds against their best."""
+    """Compare the worst of our seeds with their best."""
     print("\n| table 2, RC | PRCut, worst seed | SC, best seed |\n|---|---|---|")
     for graph in dict.fromkeys((r.spec.dataset, r.spec.n_neighbors) for r in records):
         cuts = {
@@ -87,7 +89,7 @@ def table2(records: list[RunRecord]) -> Iterator[str]:
 
 
 def summaries(*, write: bool) -> Iterator[str]:
-    """Every table that the page shows has a summary beside its records, and it is theirs."""
+    """Check that every table on the page has a summary beside its records, made from them."""
     for name in re.findall(r"<!-- results: (\w+) -->", PAGE.read_text("utf-8")):
         path = RESULTS / f"{name}.md"
         before = path.read_text("utf-8") if path.exists() else ""
@@ -98,15 +100,17 @@ def summaries(*, write: bool) -> Iterator[str]:
 
 
 def quick() -> Iterator[str]:
-    """The worst of our seeds against their best, by the cut, which needs no labels."""
+    """Compare our cut of the digits with that of the peers that have one."""
+    peers = ("spectral_clustering", "leiden_k")
     with tempfile.TemporaryDirectory() as folder:
-        print(bench_table("quick", BenchOptions(results=folder)))
+        options = BenchOptions(results=folder, methods=",".join(("prcut_cut", *peers)))
+        print(bench_table("quick", options))
         records = done(Path(folder) / "quick.jsonl")
     cuts = {
         method: [r.result.ratio_cut or 0.0 for r in records if r.spec.method == method]
-        for method in ("prcut_cut", "spectral_clustering", "leiden_k")
+        for method in ("prcut_cut", *peers)
     }
-    for peer in ("spectral_clustering", "leiden_k"):
+    for peer in peers:
         if cuts[peer] and max(cuts["prcut_cut"]) > min(cuts[peer]):
             yield f"digits: RC {max(cuts['prcut_cut']):.3f} > {peer}'s {min(cuts[peer]):.3f}"
 

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.datasets import load_digits
 
 from prcut import PRCut, build_graph, ratio_cut, spectral_lower_bound
-from prcut.partition import refine_labels
+from prcut.search import refine_labels
 
 
 def main() -> None:

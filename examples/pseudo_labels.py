@@ -1,6 +1,6 @@
 """Pseudo-labels from the ratio cut while an encoder is trained: the paper's drop-in use.
 
-An encoder learns, without labels, to tell from a damaged image which cluster the whole image
+An encoder learns, without labels, to predict from a damaged image which cluster the whole image
 belongs to, as speech and text transformers are pre-trained on k-means units. Here the units are not
 fixed beforehand: an assigner on the encoder's own output clusters neighbours as training goes.
 
@@ -16,9 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from prcut import Assigner, build_graph
-from prcut.loss import RatioCutLoss
-from prcut.pairs import WalkPairs
+from prcut import Assigner, RatioCutLoss, build_graph
+from prcut.training import WalkPairs
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """A stream that drifts, followed without labels.
 
 Four groups wander while their rows arrive, 500 at a time. One model is fitted to the first rows
-and left alone, one goes on with partial_fit. Their scores need no labels.
+and left alone, one continues with partial_fit. Their scores need no labels.
 
     python examples/stream.py
 """

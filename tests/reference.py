@@ -19,6 +19,15 @@ def random_graph(n_samples: int, seed: int = 0, density: float = 0.5) -> Similar
     return SimilarityGraph.from_scipy(upper + upper.T)
 
 
+def mixture(n_samples: int, n_features: int = 16, seed: int = 0) -> np.ndarray:
+    """Rows around thirty random centres, float32."""
+    rng = np.random.default_rng(seed)
+    centers = 3 * rng.normal(size=(30, n_features))
+    drawn = centers[rng.integers(30, size=n_samples)] + rng.normal(size=(n_samples, n_features))
+    rows: np.ndarray = drawn.astype(np.float32)
+    return rows
+
+
 def random_probs(n_samples: int, n_clusters: int, seed: int = 0, sharpness: float = 1.0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(n_samples, n_clusters, generator=generator, dtype=torch.float64)

@@ -18,14 +18,14 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
 from prcut import PRCut, SimilarityGraph
-from prcut.assigner import Assigner
-from prcut.cli import main
-from prcut.cuts import ratio_cut
 from prcut.errors import InvalidInputError, PRCutError
-from prcut.label_files import _array_files, assign_parquet
-from prcut.pair_shards import PairShards, count_shards
-from prcut.sources import cut_pieces, open_source, read_all, sample_rows
-from prcut.storage import Folder
+from prcut.numerics.cuts import ratio_cut
+from prcut.pipeline.labels import _array_files, assign_parquet
+from prcut.pipeline.outofcore.pair_shards import PairShards, count_shards
+from prcut.runtime.folder import Folder
+from prcut.runtime.sources import cut_row_ranges, open_source, read_all, sample_rows
+from prcut.training.assigner.network import Assigner
+from prcut.ui.cli.commands import main
 
 QUICK = settings(
     max_examples=15,
@@ -280,7 +280,7 @@ FLOATS = pa.list_(pa.float32())
         (pa.array([[1, 2], [3, 4]]), ["a", "b"], "expected lists of floats"),
         (pa.array([1.0, 2.0]), ["a", "b"], "expected lists of floats"),
         (pa.array([[1.0, np.nan], [1.0, 2.0]], FLOATS), ["a", "b"], "NaN"),
-        (pa.array([[1.0, 2.0], [3.0, 4.0]], FLOATS), ["a", None], "nulls"),
+        (pa.array([[1.0, 2.0], [3.0, 4.0]], FLOATS), ["a", None], "null ids"),
         (pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)), ["a", "b"], "null"),
     ],
 )
@@ -343,7 +343,7 @@ class Endless:
 
 def test_rows_beyond_31_bits_are_counted() -> None:
     source = Endless()
-    cuts = cut_pieces(source, 2**21)
+    cuts = cut_row_ranges(source, 2**21)
     assert cuts.dtype == np.int64
     assert cuts[0] == 0
     assert cuts[-1] == source.n_samples

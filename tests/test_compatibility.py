@@ -9,15 +9,15 @@ import pytest
 
 from fixtures.make import rows
 from prcut import PRCut
-from prcut.assignment import assign_labels
 from prcut.errors import InvalidInputError
-from prcut.fitting import FitConfig
-from prcut.graph_folder import load_graph
-from prcut.level_folder import load_levels
-from prcut.model_folder import load_model
-from prcut.run_folder import read_plan
-from prcut.runs import fit_run
-from prcut.storage import Folder
+from prcut.graph.saved import load_graph
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.run import fit_run
+from prcut.pipeline.run_folder import read_plan
+from prcut.runtime.folder import Folder
+from prcut.training.assigner.predict import assign_labels
+from prcut.training.assigner.saved import load_model
+from prcut.training.assigner.saved_tree import load_levels
 
 FORMATS = sorted(path for path in (Path(__file__).parent / "fixtures").glob("format-*"))
 
@@ -53,7 +53,9 @@ def test_a_loaded_estimator_goes_on(written: Path) -> None:
 
 
 def test_a_finished_run_is_finished_and_one_that_was_not_goes_on(written: Path) -> None:
-    config = FitConfig.of("default", 3, n_neighbors=5, hidden=(16,), max_steps=300)
+    # format 1 was written when these were the defaults
+    earlier = {"max_steps": 300, "batch_size": 512, "learning_rate": 3e-3, "n_init": 2}
+    config = FitConfig.of("default", 3, n_neighbors=5, hidden=(16,), **earlier)
     found = fit_run(rows(), written / "run", config, device="cpu")
     weights = (written / "run/model/model.safetensors").read_bytes()
     (written / "run/result.json").unlink()

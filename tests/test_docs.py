@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
 
-import prcut.cli
-import prcut.fitting
-from prcut.train_state import TrainConfig, TrainState
-from prcut.training import train
+import prcut
+import prcut.pipeline.starts
+import prcut.ui.cli.commands
+from prcut.training.loop import train
+from prcut.training.state import TrainConfig, TrainState
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -69,14 +70,14 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tmp_path / "benchmarks/results",
         ignore=shutil.ignore_patterns("*.svg"),
     )
-    monkeypatch.setattr(prcut.fitting, "train", _train_shortly)
+    monkeypatch.setattr(prcut.pipeline.starts, "train", _train_shortly)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
 def _train_shortly(pairs: Any, assigner: Any, config: TrainConfig, **options: Any) -> TrainState:
-    """That blocks run is tested here; teaching an assigner for 600 steps is most of their time."""
+    """Train for few steps: that blocks run is tested here, and 600 steps are most of their time."""
     config = replace(config, max_steps=min(config.max_steps, 60))
     return train(pairs, assigner, config, **options)
 
@@ -111,7 +112,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 @pytest.mark.usefixtures("workplace")
 def test_commands_run(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for arguments in commands(page):
-        code = prcut.cli.main(arguments)
+        code = prcut.ui.cli.commands.main(arguments)
         assert code == 0, f"prcut {shlex.join(arguments)}: {capfd.readouterr().err}"
 
 
@@ -139,7 +140,8 @@ def test_every_test_that_a_page_names_exists() -> None:
     }
     assert len(named) > 40
     for page, file, function in named:
-        assert f"def {function}(" in (ROOT / "tests" / file).read_text(), (page, function)
+        files = [path.read_text("utf-8") for path in (ROOT / "tests").rglob(file)]
+        assert any(f"def {function}(" in text for text in files), (page, function)
 
 
 def test_every_object_that_a_page_links_to_exists() -> None:
@@ -225,8 +227,8 @@ def test_the_help_of_every_command_is_on_the_page() -> None:
     import typer
 
     page = importlib.import_module("pages").cli_page()
-    names = typer.main.get_command(prcut.cli.app).commands  # type: ignore[attr-defined]
-    assert {"fit", "assign", "bench"} <= set(names)
+    names = typer.main.get_command(prcut.ui.cli.commands.app).commands  # type: ignore[attr-defined]
+    assert {"fit", "assign", "embed"} <= set(names)
     for name, command in names.items():
         assert f"## prcut {name}\n" in page
         part = page.partition(f"## prcut {name}\n")[2].partition("\n## ")[0]
@@ -236,15 +238,56 @@ def test_the_help_of_every_command_is_on_the_page() -> None:
 
 
 @pytest.mark.usefixtures("making")
-def test_the_picture_of_the_layers_has_every_module() -> None:
+def test_the_picture_of_the_rooms_has_every_module() -> None:
     layers = importlib.import_module("layers")
-    table = importlib.import_module("test_package").LAYERS
-    assert layers.layer_numbers() == table
-    assert sorted(layers.layer_titles()) == sorted(set(table.values()))
+    package = importlib.import_module("test_package")
+    assert layers.rooms() == package.ROOMS
+    assert sorted(layers.modules()) == package.MODULES
     picture = layers.picture()
-    for name in table:
-        assert name == "__main__" or f">{name}</text>" in picture, name
-    assert layers.imports("loss") == {"objective", "running_mass"}
+    for name in layers.modules():
+        room, _, rest = name.partition(".")
+        assert f">{room}</text>" in picture
+        assert f">{(rest or room).replace('.', '/')}</text>" in picture, name
+    assert {"numerics.objective"} <= layers.imports("training.loss")
+
+
+@pytest.mark.usefixtures("making")
+def test_the_reference_has_the_public_names_and_no_others() -> None:
+    pages = importlib.import_module("pages")
+    top = {each.name: each.path for each in pages.public_names() if each.package == "prcut"}
+    assert set(top) == set(prcut.__all__) - {"__version__"}
+    assert top["PRCut"] == "prcut.estimator.PRCut"
+    text = "".join(pages.room_pages().values())
+    assert sorted(re.findall(r"^::: (\S+)$", text, re.MULTILINE)) == sorted(pages.public_paths())
+    index = pages.names_page()
+    for each in pages.public_names():
+        assert f"| [`{each.name}`][{each.path}] | " in index
+    assert pages.has_page("prcut.estimator.PRCut.fit")
+    assert not pages.has_page("prcut.estimator._private")
+    linked = "[`PRCut`][prcut.estimator.PRCut], [`x`][prcut.search.moves._x]"
+    assert pages.without_private_links(linked).endswith("PRCut], `search.moves._x`")
+
+
+def test_the_walks_through_the_files_name_what_is_there() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    steps = re.findall(r"^\| `([\w/]+\.py)` \| (.*?) \| ", page, re.MULTILINE)
+    assert len(steps) > 20
+    for file, functions in steps:
+        text = (ROOT / "src/prcut" / file).read_text("utf-8")
+        for name in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"^(def|class) {name}\b", text, re.MULTILINE), (file, name)
+
+
+@pytest.mark.usefixtures("making")
+def test_source_in_a_page_is_that_of_the_module() -> None:
+    pages = importlib.import_module("pages")
+    block = pages.source_of("errors", "NoSuchError PRCutError")
+    assert block.startswith('```python title="src/prcut/errors.py"\nclass PRCutError(Exception):')
+    assert block.endswith("\n```")
+    for found in re.finditer(
+        r"<!-- source: ([\w.]+) ([\w ]+?) -->", "".join(page.read_text("utf-8") for page in PAGES)
+    ):
+        assert pages.source_of(found[1], found[2])
 
 
 @pytest.mark.parametrize(

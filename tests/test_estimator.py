@@ -1,7 +1,9 @@
 import json
+import pickle
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut
+from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
 from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
-from prcut.objective import hard_objective
+from prcut.numerics.objective import hard_objective
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
 
@@ -110,8 +112,45 @@ def test_attributes(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]) -> None
     graph = build_graph(rows, 10)
     found = torch.from_numpy(fitted.labels_)
     assert fitted.ratio_cut_ == pytest.approx(ratio_cut(graph.weight, found, 3).item())
-    assert fitted.objective_ == pytest.approx(hard_objective(graph.weight, found, 3).item())
+    assert fitted.objective_ == pytest.approx(hard_objective(graph.weight, found, 3))
     assert fitted.score(rows) == pytest.approx(1 - fitted.objective_ / 2)
+
+
+@pytest.mark.parametrize("make", [np.array, csr_array], ids=["dense", "sparse"])
+def test_the_assigner_is_distilled_when_it_is_first_needed(
+    make: Any, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distilled: list[int] = []
+    monkeypatch.setattr(
+        "prcut.pipeline.starts.train", lambda *a, **b: distilled.append(1) or train(*a, **b)
+    )
+    rows = make(blobs[0])
+    model = quick(max_steps=50).fit(rows)
+    assert model.fit_predict(rows) is model.labels_
+    assert "<svg" in model._repr_html_()
+    assert distilled == []
+    eager = quick(max_steps=50, store_probs=True).fit(rows)
+    assert distilled == [1]
+    (rows if make is np.array else rows.data)[:] = 0  # the model has its own copy
+    with ThreadPoolExecutor(3) as pool:
+        probs = list(pool.map(lambda _: model.predict_proba(make(blobs[0])), range(3)))
+    assert distilled == [1, 1]
+    for one in probs:
+        np.testing.assert_array_equal(one, eager.probs_)
+    again = pickle.loads(pickle.dumps(quick(max_steps=50).fit(make(blobs[0]))))  # noqa: S301
+    np.testing.assert_array_equal(again.predict_proba(make(blobs[0])), eager.probs_)
+
+
+def test_no_more_rows_are_kept_than_distillation_sees(
+    blobs: tuple[np.ndarray, np.ndarray],
+) -> None:
+    rows = blobs[0].astype(np.float32)
+    options: dict[str, Any] = {"max_steps": 10, "batch_size": 16}
+    model, eager = quick(**options).fit(rows), quick(store_probs=True, **options).fit(rows)
+    lesson = model._start._make.args[0]
+    assert lesson.features.shape == (160, 4)
+    np.testing.assert_array_equal(model.predict_proba(rows), eager.probs_)
+    assert model._start._make is None
 
 
 def test_probs_on_request(blobs: tuple[np.ndarray, np.ndarray]) -> None:
@@ -141,6 +180,11 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(
     blobs: tuple[np.ndarray, np.ndarray],
 ) -> None:
     one, two, other = (quick(random_state=seed).fit(blobs[0]) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    assert one.history_ == {}  # nothing was trained yet
+    assert [step.name for step in one.history_.steps][-1] == "quick search"
+    for model in (one, two, other):
+        model.predict(blobs[0])
     for name, values in one.history_.items():
         np.testing.assert_array_equal(values, two.history_[name])
     assert (one.history_["objective"] != other.history_["objective"]).any()
@@ -402,7 +446,11 @@ NAN = np.where(np.arange(60).reshape(20, 3) == 7, np.nan, ROWS)
             ROWS[:3],
             "similarities contain -0.704, expected values >= 0",
         ),
-        ({"affinity": "precomputed"}, np.eye(5), "has no edges, so there are no pairs to draw"),
+        (
+            {"affinity": "precomputed"},
+            np.eye(5),
+            "n_samples=5 rows has no edges, so there is nothing to cut",
+        ),
     ],
 )
 def test_wrong_parameters_and_rows(parameters: dict[str, Any], rows: Any, message: str) -> None:

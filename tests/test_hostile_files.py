@@ -26,20 +26,21 @@ import torch
 from benchmarks._fuzz_readers import READERS
 from safetensors.torch import load, save
 
-from prcut import Assigner, PRCut, sources
-from prcut.blocks import open_blocks
-from prcut.embedding import _backbone_weights
+from prcut import Assigner, PRCut
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-from prcut.graph_folder import load_graph
-from prcut.level_assigner import LevelAssigner
-from prcut.level_folder import load_levels, save_levels
-from prcut.model_folder import load_model, push_to_hub, save_model
-from prcut.pair_shards import open_pair_shards
-from prcut.path_info import describe_path
-from prcut.report import write_report
-from prcut.sources import open_source, read_all
-from prcut.status import read_status
-from prcut.storage import Folder
+from prcut.graph.saved import load_graph
+from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.outofcore.pair_shards import open_pair_shards
+from prcut.runtime import parquet_source
+from prcut.runtime.folder import Folder
+from prcut.runtime.progress import read_status
+from prcut.runtime.sources import open_source, read_all
+from prcut.training.assigner.hub import push_to_hub
+from prcut.training.assigner.saved import load_model, save_model
+from prcut.training.assigner.saved_tree import load_levels, save_levels
+from prcut.training.assigner.tree import LevelAssigner
+from prcut.ui.cli.info import describe_path
+from prcut.ui.report.report import write_report
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/prcut"
@@ -116,7 +117,7 @@ def test_the_source_opens_no_pickle() -> None:
                 names = {alias.name for alias in node.names} | {getattr(node, "module", "") or ""}
                 found = {name.split(".")[0] for name in names} & _DANGEROUS
                 # to catch the error of torch's restricted reader
-                assert not found or (path.name, found) == ("embedding.py", {"pickle"}), path
+                assert not found or (path.name, found) == ("encoders.py", {"pickle"}), path
             if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "pickle":
                 assert node.attr == "UnpicklingError", path
             if isinstance(node, ast.Call):
@@ -131,7 +132,7 @@ def _check_call(path: Path, call: ast.Call) -> None:
     if name in ("np.load", "numpy.load"):
         assert options["allow_pickle"] is False, path
     if name == "torch.load":  # weights of other projects' encoders, in the only format they have
-        assert path.name == "embedding.py"
+        assert path.name == "encoders.py"
         assert options["weights_only"] is True
 
 
@@ -166,14 +167,6 @@ def test_the_oldest_dependencies_allowed_have_no_known_fault_in_what_is_called()
     found = re.search(r'"pyarrow>=([\d.]+)"', text)
     assert found
     assert tuple(map(int, found[1].split("."))) >= (14, 0, 1)
-
-
-def test_weights_of_strangers_need_a_torch_that_reads_them_safely(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
-    with pytest.raises(InvalidInputError, match=r"upgrade to 2\.6"):
-        _backbone_weights(tmp_path / "weights.ckpt")
 
 
 def test_spoilt_files_end_in_a_result_or_a_worded_error() -> None:
@@ -368,10 +361,10 @@ def entry(dtype: str, shape: list[int], *offsets: int) -> dict[str, Any]:
     ],
 )
 def test_forged_tensors_are_refused(tmp_path: Path, content: bytes) -> None:
-    table = made("table", tmp_path / "table")
-    forge(table, "model.safetensors", content)
+    model = made("model", tmp_path / "model")
+    forge(model, "model.safetensors", content)
     with pytest.raises(CorruptFileError, match=r"model\.safetensors"):
-        load_model(table)
+        load_model(model)
     checkpoint = made("checkpoint", tmp_path / "checkpoint")
     forge(checkpoint, "checkpoint-000000010.safetensors", content)
     with pytest.raises(CorruptFileError, match="does not fit this run"):
@@ -700,11 +693,11 @@ def test_files_with_fewer_rows_than_they_say_are_refused(
     with pytest.raises(InvalidInputError, match="do not fit in memory"):
         read_all(source)
     monkeypatch.setattr(source, "n_samples", 3)
-    with pytest.raises(CorruptFileError, match="hold fewer rows than they say"):
+    with pytest.raises(CorruptFileError, match="hold fewer rows than they declare"):
         read_all(source)
     for n_rows, groups in ((3, [2]), (-1, [-1]), (2**62, [2**62])):
         with pytest.raises(CorruptFileError, match="it is altered or forged"):
-            sources._check_counts(n_rows, groups, 1000, "x")
+            parquet_source._check_counts(n_rows, groups, 1000, "x")
 
 
 def test_spoilt_pages_are_named(tmp_path: Path) -> None:
@@ -721,7 +714,7 @@ def test_spoilt_pages_are_named(tmp_path: Path) -> None:
 LISTENING = """
 import os, sys
 import psutil, ray
-from prcut.cluster import RayEngine
+from prcut.runtime.ray_engine import RayEngine
 RayEngine().run("wait", lambda number, advance: advance(1), 2, total=2)
 me = psutil.Process()
 ends = [

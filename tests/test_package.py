@@ -1,4 +1,4 @@
-"""The habits: layers, declared names, one version, cheap import, documents that tell the truth."""
+"""The habits: rooms, declared names, one version, cheap import, documents that are true."""
 
 import ast
 import importlib
@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from benchmarks import house
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import prcut
@@ -19,95 +21,23 @@ import prcut
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(prcut.__file__).parent
 
-# imports may only point to the same number or a smaller one
-LAYERS = {
-    # 0 numerics: tensors in, tensors out
-    "errors": 0,
-    "validation": 0,
-    "sparse": 0,
-    "cuts": 0,
-    "objective": 0,
-    "expectation": 0,
-    "certificate": 0,
-    # 1 structures
-    "graph": 1,
-    "assigner": 1,
-    "level_assigner": 1,
-    "processes": 1,
-    "running_mass": 1,
-    "loss": 1,
-    # 2 building
-    "neighbors": 2,
-    "similarity": 2,
-    "graph_features": 2,
-    "cluster_cost": 2,
-    "coarse_graph": 2,
-    "fragments": 2,
-    "merging": 2,
-    "moves": 2,
-    "refinement": 2,
-    "partition": 2,
-    "pairs": 2,
-    "batches": 2,
-    "progress": 2,
-    "engine": 2,
-    "read_ahead": 2,
-    "downloads": 2,
-    "datasets": 2,
-    "memory": 2,
-    "graph_folder": 2,
-    "storage": 2,
-    "cells": 2,
-    "sources": 2,
-    "row_contents": 2,
-    "matching": 2,
-    "projection": 2,
-    "exchange": 2,
-    "blocks": 2,
-    "pair_shards": 2,
-    # 3 training
-    "train_state": 3,
-    "checkpoint": 3,
-    "training": 3,
-    "assignment": 3,
-    # 4 pipelines
-    "fitting": 4,
-    "model_folder": 4,
-    "export": 4,
-    "embedding": 4,
-    "label_files": 4,
-    "status": 4,
-    "cluster": 4,
-    "run_folder": 4,
-    "runs": 4,
-    "capacity": 4,
-    "level_folder": 4,
-    "levels": 4,
-    "path_info": 4,
-    "inspection": 4,
-    "advice": 4,
-    # 5 faces
-    "display": 5,
-    "notebook": 5,
-    "plot": 5,
-    "report": 5,
-    "report_page": 5,
-    "report_parts": 5,
-    "report_comparison": 5,
-    "cli_report": 5,
-    "estimator": 5,
-    "console": 5,
-    "cli_options": 5,
-    "cli_shared": 5,
-    "cli": 5,
-    "bench": 5,
-    "__main__": 5,
-}
-# "graph", and "bench.runner" for those of the subpackage, whose layer is that of the whole
+# imports point to the same room or to one on its left
+ROOMS = (
+    "errors",
+    "numerics",
+    "runtime",
+    "graph",
+    "search",
+    "training",
+    "pipeline",
+    "ui",
+    "estimator",
+)
+# dotted, as in "graph.neighbors"; __init__ of a room is its public face and has tests of its own
 MODULES = sorted(
     ".".join(path.relative_to(SOURCE).with_suffix("").parts)
     for path in SOURCE.rglob("*.py")
-    if path.stem != "__init__"
+    if path.stem not in ("__init__", "__main__")
 )
 
 
@@ -126,65 +56,74 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
-def layer(module: str) -> int:
-    return LAYERS[module.split(".", maxsplit=1)[0]]
+def room(module: str) -> int:
+    return ROOMS.index(module.split(".", maxsplit=1)[0])
 
 
 def text(module: str) -> str:
     return (SOURCE / f"{module.replace('.', '/')}.py").read_text()
 
 
-def upward_imports(module: str, source: str) -> list[str]:
+def imports_from_the_right(module: str, source: str) -> list[str]:
     return [
-        f"{module} (layer {layer(module)}) imports {name} (layer {LAYERS.get(name)})"
+        f"{module} imports {name}"
         for name in sorted(imports(ast.parse(source)))
-        if name not in LAYERS or LAYERS[name] > layer(module)
+        if name not in ROOMS or ROOMS.index(name) > room(module)
     ]
 
 
-def test_every_module_has_a_layer() -> None:
-    assert sorted(LAYERS) == sorted({module.split(".", maxsplit=1)[0] for module in MODULES})
+def test_there_are_nine_rooms() -> None:
+    assert house.ROOMS == ROOMS
+    found = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert found - {"__init__", "__main__", "__pycache__"} == set(ROOMS)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
-    assert upward_imports(module, text(module)) == []
+def test_imports_point_left(module: str) -> None:
+    assert imports_from_the_right(module, text(module)) == []
 
 
-def test_an_upward_import_would_be_found() -> None:
+def test_an_import_from_the_right_would_be_found() -> None:
     for line in (
-        "from prcut.graph import SimilarityGraph",
-        "import prcut.graph",
+        "from prcut.graph.similarity_graph import SimilarityGraph",
+        "import prcut.graph.build",
         "from prcut import graph",
         "def f():\n    from prcut import SimilarityGraph",
     ):
-        assert upward_imports("cuts", line), line
-    assert upward_imports("graph", "from prcut.cuts import ratio_cut") == []
+        assert imports_from_the_right("numerics.cuts", line), line
+    left = "from prcut.numerics.cuts import ratio_cut"
+    assert imports_from_the_right("graph.similarity_graph", left) == []
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_numerics_keep_no_state(module: str) -> None:
-    """No files, no global random state, no torch.distributed, no logging in layer 0."""
+    """No files, no global random state, no torch.distributed, no logging in numerics."""
     source = text(module)
     assert "torch.manual_seed" not in source
-    if layer(module) == 0:
+    if module.startswith("numerics."):
         for word in ("distributed", "logging", "open(", "pathlib", "np.random.seed", "print("):
             assert word not in source, f"{module} uses {word}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_public_names_are_declared(module: str) -> None:
-    tree = ast.parse(text(module))
-    defined = set()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            defined.add(node.name)
-        elif isinstance(node, ast.Assign):
-            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            defined.add(node.target.id)
-    public = {name for name in defined if not name.startswith("_")}
-    assert public == set(importlib.import_module(f"prcut.{module}").__all__)
+FACES = ("numerics", "runtime", "graph", "search", "training", "pipeline", "ui")
+
+
+def test_only_the_rooms_declare_public_names() -> None:
+    """A module has no ``__all__``: what its room does not name is private."""
+    assert [module for module in MODULES if "\n__all__ = " in text(module)] == []
+    names = [name for room in FACES for name in importlib.import_module(f"prcut.{room}").__all__]
+    assert len(names) <= 50
+    for room in FACES:
+        face = importlib.import_module(f"prcut.{room}")
+        for name in face.__all__:
+            assert getattr(face, name) is not None
+
+
+def test_a_public_name_has_one_address() -> None:
+    names = [*prcut.__all__]
+    for room in FACES:
+        names += importlib.import_module(f"prcut.{room}").__all__
+    assert sorted(names) == sorted(set(names))
 
 
 def test_top_level_names_are_declared_once_and_few() -> None:
@@ -197,6 +136,7 @@ def test_top_level_names_are_declared_once_and_few() -> None:
         for node in ast.walk(ast.parse((SOURCE / "__init__.py").read_text()))
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("prcut.")
         for alias in node.names
+        if alias.asname
     }
     assert for_type_checkers == set(prcut.__all__) - {"__version__"}
     with pytest.raises(AttributeError, match="module 'prcut' has no attribute 'PRcut'"):
@@ -250,12 +190,27 @@ def test_ci_tries_the_lowest_versions_that_are_allowed() -> None:
         assert Version(version) == Version(lowest[name].strip()), name
 
 
+def test_ci_locks_the_versions_that_are_advised() -> None:
+    locked, advised = (
+        {
+            canonicalize_name(name): version.partition(";")[0].strip()
+            for line in (ROOT / file).read_text().splitlines()
+            if not line.startswith("#")
+            for name, version in [line.split("==", maxsplit=1)]
+        }
+        for file in (".ci/lock.txt", "constraints.txt")
+    )
+    assert {name: locked[name] for name in advised} == advised
+
+
 def test_every_test_named_by_the_errata_exists() -> None:
     page = (ROOT / "docs/errata.md").read_text()
     named = re.findall(r"`(test_\w+\.py)::(\w+)`", page)
     for file, function in named:
-        assert f"def {function}(" in (ROOT / "tests" / file).read_text(), function
+        assert f"def {function}(" in next((ROOT / "tests").rglob(file)).read_text(), function
     entries = re.findall(r"^\*\*(\d+)\. ", page, re.MULTILINE)
     assert entries == [str(i) for i in range(1, 17)]
-    tests = re.findall(r"^def (test_\w+)\(", (ROOT / "tests/test_errata.py").read_text(), re.M)
+    tests = re.findall(
+        r"^def (test_\w+)\(", (ROOT / "tests/numerics/test_errata.py").read_text(), re.M
+    )
     assert {function for file, function in named if file == "test_errata.py"} == set(tests)

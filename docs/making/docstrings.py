@@ -5,6 +5,8 @@ from typing import Any
 
 from griffe import Extension, Object
 
+import pages
+
 _ROLE = re.compile(r":(?:func|class|meth|mod):`~?([\w.]+)`")
 _INLINE = re.compile(r":math:`([^`]*)`")
 _DISPLAY = re.compile(r"^\.\. math:: *((?:.+\n?)(?: +.+\n?)*)", re.MULTILINE)
@@ -25,7 +27,7 @@ class Docstrings(Extension):  # type: ignore[misc]
 
 
 def as_markdown(text: str, link: Any) -> str:
-    """Sphinx's markup as Markdown; ``link`` makes what a role names a link."""
+    """Rewrite Sphinx's markup as Markdown; ``link`` makes what a role names a link."""
     text, heading, examples = text.partition("Examples\n--------")
     text = _TABLE.sub(lambda found: f"```text\n{_plain(found[0]).strip()}\n```\n", text)
     text = _DISPLAY.sub(lambda found: f"\n$$\n{' '.join(found[1].split())}\n$$\n", text)
@@ -37,7 +39,7 @@ def as_markdown(text: str, link: Any) -> str:
 
 
 def _plain(table: str) -> str:
-    """A table as it is read in a terminal; roles give way to as many blanks behind the name."""
+    """Return a table as it is read in a terminal; roles become as many blanks behind the name."""
     return _ROLE.sub(lambda role: role[1].ljust(len(role[0])), table)
 
 
@@ -49,7 +51,7 @@ def _as_literal(found: re.Match[str]) -> str:
 
 
 def _link(name: str, obj: Object, modules: Any) -> str:
-    """A link to what a docstring names, looked for from the inside out."""
+    """Return a link to what a docstring names, looked for from the inside out."""
     scope: Object | None = obj
     while scope is not None:
         if (found := _find(f"{scope.path}.{name}", modules)) is not None:
@@ -64,6 +66,7 @@ def _find(path: str, modules: Any) -> str | None:
         return None
     try:
         found = modules[path]
-        return None if found.is_module else str(found.canonical_path)
+        canonical = str(found.canonical_path)
+        return canonical if pages.has_page(canonical) else None
     except Exception:  # griffe's own kinds of not found
         return None

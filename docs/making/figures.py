@@ -66,7 +66,7 @@ def as_svg(
     facecolor: str = "none",
     description: str | None = None,
 ) -> bytes:
-    """The same bytes for the same figure."""
+    """Return the same bytes for the same figure."""
     style = {
         "svg.hashsalt": "prcut",
         "font.size": 9,
@@ -94,7 +94,7 @@ def as_svg(
 
 
 def why_ratio_cut(palette: Palette) -> Figure:
-    """The cut with the fewest edges takes one row off; the ratio cut does not."""
+    """Show that the cut with the fewest edges takes one row off, and the ratio cut does not."""
     from prcut import SimilarityGraph, ratio_cut
 
     spiral = np.arange(14)[:, None] ** 0.5 * 0.26  # as the seeds of a sunflower
@@ -152,10 +152,10 @@ def _bare(axes: Any) -> None:
 
 
 def surrogate(palette: Palette) -> Figure:
-    """The exact expectation, its surrogate and its bound, as rows make up their minds."""
+    """Show the exact expectation, its surrogate and its bound, as assignments become certain."""
     from prcut import expected_ratio_cut
-    from prcut.expectation import ratio_cut_upper_bound
-    from prcut.objective import soft_graph_ratio_cut
+    from prcut.numerics.expectation import ratio_cut_upper_bound
+    from prcut.numerics.objective import soft_graph_ratio_cut
 
     figure = Figure(figsize=(7.4, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -253,7 +253,7 @@ def walks(palette: Palette) -> Figure:
 
 
 def _walk(step: Any, start: int, n_steps: int) -> list[int]:
-    """The first walk that meets no row twice, since that is the easiest to see."""
+    """Return the first walk that meets no row twice, since that is the easiest to see."""
     for seed in range(1000):
         rng, path = np.random.default_rng(seed), [start]
         for _ in range(n_steps):
@@ -269,7 +269,7 @@ def _walk(step: Any, start: int, n_steps: int) -> list[int]:
 
 def blocks(palette: Palette) -> Figure:
     """One block: its core, its halo, and edges that all lie inside."""
-    from prcut.cells import nearest_cells
+    from prcut.pipeline.outofcore.cells import nearest_cells
 
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(600, 2)).astype(np.float32)
@@ -309,8 +309,8 @@ def blocks(palette: Palette) -> Figure:
 
 
 def search(palette: Palette) -> Figure:
-    """What the stages of a fit make of two moons."""
-    from prcut.fragments import find_fragments
+    """Show what the stages of a fit make of two moons."""
+    from prcut.search.fragments import find_fragments
 
     rows, graph = _moons(400)
     fragments = find_fragments(graph, 24, seed=0)
@@ -349,7 +349,7 @@ def _model_of_moons() -> Any:
 
 
 def merges(palette: Palette) -> Figure:
-    """What it costs to have fewer clusters: the merge tree of a fit with too many."""
+    """Show what fewer clusters cost: the merge tree of a fit with too many."""
     left = np.arange(15, 0, -1)
     figure = Figure(figsize=(7.4, 2.6), layout="constrained")
     axes = figure.add_subplot()

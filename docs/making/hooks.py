@@ -14,6 +14,8 @@ import pages
 import peers
 
 _RESULT = re.compile(r"<!-- results: (\w+) -->")
+# of several functions the first that exists: <!-- source: graph.build build_graph -->
+_SOURCE = re.compile(r"<!-- source: ([\w.]+) ([\w ]+?) -->")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(((?:\.\./)*figures/[\w-]+)\.svg\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 # formulas in docstrings are written with their own characters
@@ -40,9 +42,7 @@ def on_config(config: Any) -> Any:
         if "Gallery" in entry:
             entry["Gallery"] += [f"gallery/{path.stem}.md" for path in pages.examples()]
         if "Reference" in entry:
-            for title, modules in pages.modules_by_layer().items():
-                names = [{f"prcut.{name}": pages.module_page(name)} for name in modules]
-                entry["Reference"].append({title: names})
+            entry["Reference"] += list(pages.room_pages())
     return config
 
 
@@ -51,7 +51,7 @@ def on_files(files: Files, config: Any) -> Files:
     made: dict[str, str | bytes] = {
         "reference/index.md": pages.names_page(),
         "reference/cli.md": pages.cli_page(),
-        **{pages.module_page(name): pages.module_text(name) for name in pages.documented_modules()},
+        **pages.room_pages(),
         **figures.all_figures(),
         **pages.gallery(),
         **pages.result_pictures(),
@@ -62,7 +62,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put in tables from committed results, the layers, and pictures of either palette."""
+    """Put in tables from committed results, source, the rooms, and pictures of either palette."""
+    markdown = pages.without_private_links(markdown)
+    markdown = _SOURCE.sub(lambda found: pages.source_of(found[1], found[2]), markdown)
     markdown = _RESULT.sub(lambda found: pages.results(found[1]), markdown)
     markdown = markdown.replace("<!-- layers -->", layers.picture())
     markdown = markdown.replace("<!-- peers table -->", peers.peers_table())
@@ -70,7 +72,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers draw without a script."""
+    """Make formulas MathML, which browsers draw without a script."""
     return _FORMULA.sub(_as_mathml, content)
 
 

@@ -1,4 +1,4 @@
-"""Pages made from the code: commands, modules, examples and tables of results."""
+"""Pages made from the code: commands, public names, examples and tables of results."""
 
 import ast
 import functools
@@ -8,37 +8,37 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import layers
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks/results"
-# its options are on the page of the commands
-_FACES = {"__main__", "cli", "cli_options", "cli_shared", "console", "display"}
 _HELP_COLUMNS = "84"
-_EXAMPLE_SECONDS = 120
+_EXAMPLE_SECONDS = 600
 
 
 # -- the command line ----------------------------------------------------------------------------
 
 
 def commands() -> dict[str, str]:
-    """What ``--help`` prints, of prcut itself ("") and of every command."""
+    """Return what ``--help`` prints, of prcut itself ("") and of every command."""
     import typer
 
-    from prcut.cli import app
+    from prcut.ui.cli.commands import app
 
     names = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return {name: help_text(name) for name in ("", *names)}
 
 
 def help_text(command: str) -> str:
-    """Of one command, without colours, as on a terminal of a certain width."""
+    """Return the help of one command, without colours, as on a terminal of a certain width."""
     from typer.testing import CliRunner
 
-    from prcut.cli import app
+    from prcut.ui.cli.commands import app
 
     plain = {"COLUMNS": _HELP_COLUMNS, "TERM": "dumb", "NO_COLOR": "1"}
     os.environ.update(TERMINAL_WIDTH=_HELP_COLUMNS)  # typer's own, where output is not a terminal
@@ -48,7 +48,7 @@ def help_text(command: str) -> str:
 
 
 def cli_page() -> str:
-    """The help of every command, as the commands themselves print it."""
+    """Show the help of every command, as the commands themselves print it."""
     parts = [
         "# Command line\n\nThis page is what `prcut --help` and `prcut COMMAND --help` print, "
         "taken from them when the site is built.\n"
@@ -59,55 +59,132 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-# -- modules -------------------------------------------------------------------------------------
+# -- public names --------------------------------------------------------------------------------
 
 
-def documented_modules() -> list[str]:
-    """All modules but those of the command line."""
-    return [name for name in layers.modules() if name not in _FACES]
+class PublicName(NamedTuple):
+    """A name that can be imported from ``package``, and the module that defines it."""
+
+    package: str
+    name: str
+    home: str
+
+    @property
+    def path(self) -> str:
+        """The name that its page and all links use."""
+        return f"{self.home}.{self.name}"
+
+    @property
+    def room(self) -> str:
+        """The room on whose page it is."""
+        return self.home.split(".")[1]
 
 
-def modules_by_layer() -> dict[str, list[str]]:
-    """Modules under the titles of their layers, the top first; the benchmarks come last."""
-    numbers, titles, modules = layers.layer_numbers(), layers.layer_titles(), documented_modules()
-    found = {
-        titles[number].capitalize(): [name for name in modules if numbers.get(name) == number]
-        for number in sorted(titles, reverse=True)
-    }
-    return {**found, "Benchmarks": [name for name in modules if name.startswith("bench.")]}
+@functools.cache
+def public_names() -> tuple[PublicName, ...]:
+    """Return the names of ``prcut`` itself, then what its rooms add, from the left."""
+    packages = [Path("prcut"), *(Path("prcut") / room for room in layers.rooms())]
+    nested = sorted(layers.SOURCE.rglob("*/__init__.py"))
+    packages += [Path("prcut") / path.relative_to(layers.SOURCE).parent for path in nested]
+    found: dict[str, PublicName] = {}
+    for package in dict.fromkeys(".".join(path.parts) for path in packages):
+        for name, home in _names_of(package):
+            found.setdefault(f"{home}.{name}", PublicName(package, name, home))
+    return tuple(found.values())
 
 
-def module_page(name: str) -> str:
-    """Where the page of a module is."""
-    return f"reference/modules/{name}.md"
+def _names_of(package: str) -> Iterator[tuple[str, str]]:
+    """Yield what a package declares; a room of one file declares the classes that it defines."""
+    module = importlib.import_module(package)
+    things = {name: getattr(module, name) for name in getattr(module, "__all__", vars(module))}
+    for name, thing in things.items():
+        home = getattr(thing, "__module__", None)
+        if hasattr(module, "__path__"):  # names of others, also constants, if it says so
+            is_public = hasattr(module, "__all__") and name != "__version__"
+        else:
+            is_public = home == package and not name.startswith("_")
+        if is_public:
+            yield name, str(home or package)
 
 
-def module_text(name: str) -> str:
-    """The page of a module: mkdocstrings does the rest."""
-    return f"# prcut.{name}\n\n::: prcut.{name}\n"
+@functools.cache
+def public_paths() -> frozenset[str]:
+    """Return the paths that links may lead to, without the members of classes."""
+    return frozenset(each.path for each in public_names())
+
+
+def has_page(path: str) -> bool:
+    """Return whether a dotted path is a public name or a member of one."""
+    parts = path.split(".")
+    return any(".".join(parts[:length]) in public_paths() for length in range(1, len(parts) + 1))
+
+
+def room_pages() -> dict[str, str]:
+    """Return the page of every room that has public names; mkdocstrings does the rest."""
+    found: dict[str, str] = {}
+    for room in layers.rooms():
+        paths = dict.fromkeys(each.path for each in public_names() if each.room == room)
+        if paths:
+            remark = (importlib.import_module(f"prcut.{room}").__doc__ or "").strip()
+            parts = [f"# prcut.{room}\n", f"{remark}\n", *(f"::: {path}\n" for path in paths)]
+            found[room_page(room)] = "\n".join(parts)
+    return found
+
+
+def room_page(room: str) -> str:
+    """Return where the page of a room is."""
+    return f"reference/{room}.md"
 
 
 def names_page() -> str:
-    """The public names, each with the first line of its docstring."""
-    import prcut
-
+    """List the public names, each with the first line of its docstring."""
     lines = [
         "# Reference\n",
-        "These names can be imported from `prcut`. All else is in its module; modules are listed "
-        "by layer, and what a module's `__all__` names is meant to be used. The commands are on "
-        "[their own page](cli.md).\n",
-        "| name | what it is |",
-        "|---|---|",
+        "These names are public: import those of the first table from `prcut`, those of another "
+        "table from the room above it. All else is private and may change without notice. The "
+        "commands are on [their own page](cli.md).\n",
     ]
-    for name in prcut.__all__:
-        if name == "__version__":
-            continue
-        thing = getattr(prcut, name)
-        first = (thing.__doc__ or "").strip().splitlines()[0]
-        first = re.sub(r":math:`([^`]*)`", r"$\1$", first)
-        first = re.sub(r":\w+:`", "`", first)
-        lines.append(f"| [`{name}`][{thing.__module__}.{name}] | {first} |")
-    return "\n".join(lines) + "\n"
+    for package in dict.fromkeys(each.package for each in public_names()):
+        lines += [f"## {package}\n", "| name | what it is |", "|---|---|"]
+        for each in public_names():
+            if each.package == package:
+                thing = getattr(importlib.import_module(package), each.name)
+                lines.append(f"| [`{each.name}`][{each.path}] | {_first_line(thing)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _first_line(thing: object) -> str:
+    first = (thing.__doc__ or "").strip().splitlines()[0].replace("|", "\\|")
+    first = re.sub(r":math:`([^`]*)`", r"$\1$", first)
+    return re.sub(r":\w+:`~?", "`", first)
+
+
+def without_private_links(markdown: str) -> str:
+    """Turn links to names without a page into plain code that says where they are."""
+
+    def plain(found: re.Match[str]) -> str:
+        is_public = has_page(found[2])
+        return found[0] if is_public else f"`{found[2].removeprefix('prcut.')}`"
+
+    return re.sub(r"\[`([^`]+)`\]\[(prcut\.[\w.]+)\]", plain, markdown)
+
+
+# -- source --------------------------------------------------------------------------------------
+
+
+def source_of(module: str, names: str) -> str:
+    """Return the first of some functions that a module has, as a block of code."""
+    path = layers.SOURCE / f"{module.replace('.', '/')}.py"
+    text = path.read_text("utf-8")
+    found = {
+        node.name: ast.get_source_segment(text, node)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    name = next(name for name in names.split() if name in found)
+    relative = path.relative_to(ROOT).as_posix()
+    return f'```python title="{relative}"\n{found[name]}\n```'
 
 
 # -- results -------------------------------------------------------------------------------------
@@ -115,8 +192,8 @@ def names_page() -> str:
 
 @functools.cache
 def results(table: str) -> str:
-    """The summary of a table, computed from its committed records."""
-    from prcut.bench.cli import BenchOptions, bench_table
+    """Return the summary of a table, computed from its committed records."""
+    from benchmarks.harness.commands import BenchOptions, bench_table
 
     with tempfile.TemporaryDirectory() as folder:  # the summary is also written where it reads
         for path in RESULTS.glob("*.jsonl"):
@@ -126,7 +203,7 @@ def results(table: str) -> str:
 
 
 def _with_picture(table: str, heading: re.Match[str]) -> str:
-    """A heading, followed by the plot of its data set where there is one."""
+    """Return a heading, followed by the plot of its data set where there is one."""
     name = f"{table}-{heading[1]}.svg"
     if not (RESULTS / name).exists():
         return heading[0]
@@ -134,7 +211,7 @@ def _with_picture(table: str, heading: re.Match[str]) -> str:
 
 
 def result_pictures() -> dict[str, bytes]:
-    """Committed plots of quality against time."""
+    """Return the committed plots of quality against time."""
     return {f"results/{path.name}": path.read_bytes() for path in sorted(RESULTS.glob("*.svg"))}
 
 
@@ -142,12 +219,12 @@ def result_pictures() -> dict[str, bytes]:
 
 
 def examples() -> list[Path]:
-    """The scripts, in the order of the gallery."""
+    """Return the scripts, in the order of the gallery."""
     return sorted((ROOT / "examples").glob("*.py"))
 
 
 def gallery() -> dict[str, str | bytes]:
-    """Every example with what it printed and drew just now, and a page that lists them."""
+    """Return every example with what it printed and drew just now, and a page that lists them."""
     made: dict[str, str | bytes] = {}
     lines = [
         "# Gallery\n",
@@ -178,7 +255,7 @@ def gallery() -> dict[str, str | bytes]:
 
 @functools.cache
 def run_example(path: Path) -> tuple[str, dict[str, bytes]]:
-    """What a script prints and the pictures that it saves, run in an empty folder."""
+    """Return what a script prints and the pictures that it saves, run in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         source = str(Path(importlib.import_module("prcut").__file__ or "").parent.parent)
         run = subprocess.run(  # noqa: S603

@@ -36,9 +36,9 @@ _BEGIN, _END = "<!-- peers table -->", "<!-- end of peers table -->"
 @functools.cache
 def peer_points() -> dict[str, dict[str, tuple[float, float]]]:
     """Seconds and ACC, medians over seeds, per data set and method, from the committed records."""
-    from prcut.bench.mixing import newest_records
-    from prcut.bench.records import read_records
-    from prcut.bench.summary import run_seconds
+    from benchmarks.harness.mixing import newest_records
+    from benchmarks.harness.records import read_records
+    from benchmarks.harness.summary import run_seconds
 
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for table in ("table3", "table4"):

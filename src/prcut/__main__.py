@@ -2,9 +2,7 @@
 
 import sys
 
-from prcut.cli import main
-
-__all__: list[str] = []
+from prcut.ui.cli.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

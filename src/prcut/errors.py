@@ -1,19 +1,17 @@
-"""What prcut raises on purpose.
+"""The errors and the warning that prcut raises on purpose.
 
 ::
 
     PRCutError
     ├── InvalidInputError (also a ValueError)   an argument breaks a stated rule
-    ├── CorruptFileError                        a file is cut off, altered or not what it says
-    └── StageError                              tasks of a cluster failed, after all their retries
+    ├── CorruptFileError                        a file is truncated, altered or mislabelled
+    └── StageError                              tasks of a stage failed after all their retries
 
     UserWarning
-    └── DataWarning                             the data is usable, but deserves a look
+    └── DataWarning                             the data is usable but looks suspicious
 
-A message names the thing, the rule, the value and the mend.
+A message names the thing, the rule, the value and the remedy.
 """
-
-__all__ = ["CorruptFileError", "DataWarning", "InvalidInputError", "PRCutError", "StageError"]
 
 
 class PRCutError(Exception):
@@ -21,16 +19,16 @@ class PRCutError(Exception):
 
 
 class InvalidInputError(PRCutError, ValueError):
-    """An argument breaks a rule; the message says which, and how to mend it."""
+    """An argument breaks a rule; the message says which one, and how to fix it."""
 
 
 class CorruptFileError(PRCutError):
-    """A file is cut off, altered or not what it says; the message names it."""
+    """A file is truncated, altered or not what it claims to be; the message names it."""
 
 
 class StageError(PRCutError):
-    """Tasks failed after all their retries; the message names them. All others are done."""
+    """Some tasks failed after all their retries; the message names them. All others are done."""
 
 
 class DataWarning(UserWarning):
-    """The data can be used, but the message names what in it deserves a look, and how much."""
+    """The data can be used; the message says what in it looks suspicious, and how much of it."""

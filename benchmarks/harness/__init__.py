@@ -1,0 +1,3 @@
+"""The paper's tables and the peers, side by side: ``python -m benchmarks.harness``."""
+
+__all__: list[str] = []

@@ -1,0 +1,76 @@
+"""All that the harness compares: the peers, and PRCut in the ways its tables need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from benchmarks.harness.label_similarity import LABEL_METHODS
+from benchmarks.harness.peers import PEERS
+from benchmarks.harness.task import Method, Task
+
+from prcut.errors import InvalidInputError
+from prcut.numerics.objective import balance_factor
+from prcut.search.partition import refine_labels
+
+__all__ = ["METHODS"]
+
+_PACKAGES = ("prcut", "torch", "faiss-cpu")
+
+
+def _fit(task: Task, *, graph: Any = None, **options: Any) -> np.ndarray:
+    from prcut.estimator import PRCut
+
+    model = PRCut(task.n_clusters, random_state=task.seed, **options).fit(task.rows, graph=graph)
+    labels: np.ndarray = model.labels_
+    return labels
+
+
+def _own_graph(task: Task) -> np.ndarray:
+    return _fit(task)
+
+
+def _given_graph(task: Task) -> np.ndarray:
+    return _fit(task, graph=task.graph)
+
+
+def _with_factor(factor: float) -> Callable[[Task], np.ndarray]:
+    """On the given graph, with the paper's factor γ of the balance term."""
+
+    def run(task: Task) -> np.ndarray:
+        weight = factor / balance_factor(1.0, task.n_clusters)
+        return _fit(task, graph=task.graph, balance_weight=weight)
+
+    return run
+
+
+def _spectral_refined(task: Task) -> np.ndarray:
+    """Refine spectral clustering by our last stage, to see how much of a lower cut is due to it."""
+    labels = PEERS["spectral_clustering"].run(task)
+    return refine_labels(task.graph, labels, task.n_clusters, balance_weight=0.0)
+
+
+def _refuse(task: Task) -> np.ndarray:  # noqa: ARG001
+    raise InvalidInputError("this method learns from labels; it is only in table1.")
+
+
+METHODS: dict[str, Method] = {
+    **PEERS,
+    **{key: Method(title, _refuse, _PACKAGES) for key, title in LABEL_METHODS.items()},
+    "prcut": Method("PRCut", _own_graph, _PACKAGES),
+    "prcut_graph": Method("PRCut, same graph", _given_graph, _PACKAGES, on_graph=True),
+    "prcut_cut": Method(
+        "PRCut, same graph, no balance", _with_factor(0.0), _PACKAGES, on_graph=True
+    ),
+    "prcut_gamma1": Method("PRCut, same graph, γ = 1", _with_factor(1.0), _PACKAGES, on_graph=True),
+    "prcut_gamma10": Method(
+        "PRCut, same graph, γ = 10", _with_factor(10.0), _PACKAGES, on_graph=True
+    ),
+    "spectral_refined": Method(
+        "SpectralClustering, refined by prcut",
+        _spectral_refined,
+        (*_PACKAGES, "scikit-learn", "pyamg"),
+        on_graph=True,
+    ),
+}

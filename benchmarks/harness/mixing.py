@@ -1,0 +1,97 @@
+"""Which records may stand in one table: those that differ in nothing but method and seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from benchmarks.harness.records import RunRecord
+
+from prcut.errors import InvalidInputError
+
+__all__ = ["comparable_records", "find_mixtures", "newest_records"]
+
+_SOURCE = "prcut source"
+
+
+def comparable_records(
+    records: Iterable[RunRecord], *, mixed: bool = False
+) -> tuple[list[RunRecord], list[str]]:
+    """Return the newest record of every run and their differences; refuse those unless mixed."""
+    newest = newest_records(records)
+    mixtures = find_mixtures(newest)
+    if mixtures and not mixed:
+        listed = "; ".join(mixtures)
+        raise InvalidInputError(
+            f"the records of one table differ in more than method and seed: {listed}. Run the "
+            "older ones again with --redo, or allow it with --mixed."
+        )
+    return newest, mixtures
+
+
+def newest_records(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """One record per run: a later one stands for one that failed, or that had less time."""
+    kept: dict[str, RunRecord] = {}
+    for record in records:
+        older = kept.get(record.spec.key)
+        if older is None or _is_superseded(older, record):
+            kept[record.spec.key] = record
+        elif record.result.status != "failed" and _outcome(older) != _outcome(record):
+            spec = record.spec
+            raise InvalidInputError(
+                f"two results for {spec.table}, {spec.subject}, n_neighbors={spec.n_neighbors}, "
+                f"{spec.method}, seed {spec.seed}: acc={older.result.acc} and {record.result.acc}; "
+                "remove one of the lines, or run it again with --redo."
+            )
+    return list(kept.values())
+
+
+def _is_superseded(older: RunRecord, newer: RunRecord) -> bool:
+    if older.result.status == "timed out":
+        had_longer = newer.spec.time_limit > older.spec.time_limit
+        return had_longer and newer.result.status != "failed"
+    return older.result.status == "failed"
+
+
+def _outcome(record: RunRecord) -> object:
+    """Return what must agree when the same run was made twice: all but its time and memory."""
+    return replace(
+        record.result, wall_seconds=None, cpu_seconds=None, graph_seconds=None, peak_rss_mb=None
+    )
+
+
+def find_mixtures(records: Sequence[RunRecord]) -> list[str]:
+    """Return every way in which the records differ in kind, with values and numbers of records."""
+    found = []
+    for method in dict.fromkeys(record.spec.method for record in records):
+        of_method = [r.result.versions for r in records if r.spec.method == method]
+        for package in sorted({name for versions in of_method for name in versions} - {_SOURCE}):
+            values = [versions.get(package) for versions in of_method if versions]
+            found += _differs(f"{method}: version of {package}", values)
+    sources = [r.result.versions.get(_SOURCE) for r in records if _SOURCE in r.result.versions]
+    found += _differs("source code of prcut", sources)
+    for dataset in dict.fromkeys(record.spec.dataset for record in records):
+        of_dataset = [record for record in records if record.spec.dataset == dataset]
+        found += _differs(f"{dataset}: split", [r.spec.split for r in of_dataset])
+        found += _differs(f"{dataset}: n_rows", [r.spec.n_rows for r in of_dataset])
+        for representation in dict.fromkeys(r.spec.representation for r in of_dataset):
+            digests = [
+                record.result.data
+                for record in of_dataset
+                if record.spec.representation == representation and record.result.data
+            ]
+            found += _differs(f"{dataset}, {representation}: digest of the rows", digests)
+    return found
+
+
+def _differs(what: str, values: Sequence[object]) -> list[str]:
+    """One line where the values are not all the same."""
+    counts = Counter(values)
+    if len(counts) < 2:
+        return []
+    listed = ", ".join(
+        f"{'none' if value is None else value} ({count} record{'s' if count > 1 else ''})"
+        for value, count in counts.items()
+    )
+    return [f"{what}: {listed}"]

@@ -1,0 +1,288 @@
+"""The methods prcut is measured against, each with the defaults its own documentation gives.
+
+No peer is tuned: what differs from its defaults is the seed, the number of clusters where it takes
+one, and what a comment beside it says. Packages are imported where they are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.harness.hycut import hycut
+from benchmarks.harness.task import Method, Task
+from benchmarks.harness.turtle import turtle
+
+from prcut.errors import InvalidInputError
+from prcut.graph.similarity_graph import SimilarityGraph
+
+__all__ = ["PEERS"]
+
+# how often Leiden may be run until it finds as many communities as there should be clusters
+_LEIDEN_TRIES = 24
+# the largest weight and the largest total that integers stand for: METIS adds in 32 bits
+_MAX_WEIGHT, _MAX_TOTAL = 1000, 2**30
+
+
+def _require(module: str, package: str, remedy: str = "pip install 'prcut[bench]'") -> Any:
+    """Import an optional package, or raise an error that says how to install it."""
+    try:
+        with _quiet(), _same_threads():
+            return importlib.import_module(module)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"this method needs the package {package}, which cannot be imported ({error}); "
+            f"{remedy}."
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Ignore what peers warn of (threads, disconnected graphs, deprecations)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _same_threads() -> Iterator[None]:
+    """Numba sets the number of threads for torch too: without this, later methods would differ.
+
+    With two threads where one was asked for, training ran 10 to 80 times slower on a busy machine.
+    """
+    n_threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def _labels(labels: Any) -> np.ndarray:
+    return np.asarray(labels).astype(np.int64)
+
+
+# -- on the rows ---------------------------------------------------------------------------------
+
+
+def _faiss_kmeans(task: Task) -> np.ndarray:
+    import faiss
+
+    rows = np.ascontiguousarray(task.rows)
+    # trains on 256 rows of every cluster at most, as it does by default
+    kmeans = faiss.Kmeans(rows.shape[1], task.n_clusters, niter=25, seed=task.seed)
+    kmeans.train(rows)
+    return _labels(kmeans.index.search(rows, 1)[1][:, 0])
+
+
+def _minibatch_kmeans(task: Task) -> np.ndarray:
+    from sklearn.cluster import MiniBatchKMeans
+
+    kmeans = MiniBatchKMeans(task.n_clusters, random_state=task.seed)
+    return _labels(kmeans.fit_predict(task.rows))
+
+
+def _hdbscan(task: Task) -> np.ndarray:
+    return _hdbscan_labels(task.rows)
+
+
+def _hdbscan_labels(rows: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import HDBSCAN
+
+    # said aloud because its default is about to change; the labels do not depend on it
+    return _labels(HDBSCAN(copy=True).fit_predict(rows))
+
+
+def _umap_hdbscan(task: Task) -> np.ndarray:
+    umap = _require("umap", "umap-learn")
+    with _quiet(), _same_threads():  # it warns that a seed means one thread
+        embedding = umap.UMAP(random_state=task.seed).fit_transform(task.rows)
+    return _hdbscan_labels(embedding)
+
+
+def _evoc(task: Task) -> np.ndarray:
+    evoc = _require("evoc", "evoc")
+    with _quiet(), _same_threads():
+        return _labels(evoc.EVoC(random_state=task.seed).fit_predict(task.rows))
+
+
+def _turtle(task: Task) -> np.ndarray:
+    return turtle(task.rows, task.n_clusters, task.seed)
+
+
+def _spectralnet(task: Task) -> np.ndarray:
+    # not in the extra: it asks for torchvision, which it never imports, and for a C++ compiler
+    remedy = "pip install 'prcut[bench]' annoy munkres && pip install --no-deps spectralnet"
+    spectralnet = _require("spectralnet", "spectralnet", remedy)
+    rows = torch.from_numpy(np.ascontiguousarray(task.rows))
+    # its default network ends in 10 units and refuses another number of clusters
+    network = [1024, 1024, 512, task.n_clusters]
+    silence = io.StringIO()
+    with (
+        _quiet(),
+        _global_seed(task.seed),
+        contextlib.redirect_stdout(silence),
+        contextlib.redirect_stderr(silence),
+    ):
+        model = spectralnet.SpectralNet(task.n_clusters, spectral_hiddens=network)
+        model.fit(rows)
+        return _labels(model.predict(rows))
+
+
+@contextlib.contextmanager
+def _global_seed(seed: int) -> Iterator[None]:
+    """For a peer that takes no seed: the process's generators, put back as they were."""
+    state = np.random.get_state()  # noqa: NPY002  its k-means draws from the old generator
+    try:
+        with torch.random.fork_rng():
+            torch.default_generator.manual_seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+# -- on the graph --------------------------------------------------------------------------------
+
+
+def _spectral_clustering(task: Task) -> np.ndarray:
+    from sklearn.cluster import SpectralClustering
+
+    # AMG, not the default ARPACK: that factorises the matrix, and at 60,000 rows of 15 neighbours
+    # had not finished after 10 minutes, with 3 GB, where AMG took 5 seconds (150: 23 seconds)
+    _require("pyamg", "pyamg")
+    matrix = task.graph.to_scipy()
+    matrix = type(matrix)(  # its solvers read 32-bit indices only
+        (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)),
+        shape=matrix.shape,
+    )
+    clustering = SpectralClustering(
+        task.n_clusters, affinity="precomputed", eigen_solver="amg", random_state=task.seed
+    )
+    with _quiet():  # the warning that the graph is disconnected
+        return _labels(clustering.fit_predict(matrix))
+
+
+def _leiden(task: Task) -> np.ndarray:
+    leidenalg = _require("leidenalg", "leidenalg")
+    graph, weight = _igraph(task.graph)
+    partition = leidenalg.find_partition(
+        graph, leidenalg.ModularityVertexPartition, weights=weight, seed=task.seed
+    )
+    return _labels(partition.membership)
+
+
+def _leiden_k(task: Task) -> np.ndarray:
+    """Search the resolution, on a log scale, for the wanted number of communities."""
+    leidenalg = _require("leidenalg", "leidenalg")
+    graph, weight = _igraph(task.graph)
+    nearest: list[int] = []
+    distance = math.inf
+    resolution, too_low, too_high = 1.0, 0.0, math.inf
+    for _ in range(_LEIDEN_TRIES):
+        partition = leidenalg.find_partition(
+            graph,
+            leidenalg.RBConfigurationVertexPartition,  # modularity where the resolution is 1
+            weights=weight,
+            seed=task.seed,
+            resolution_parameter=resolution,
+        )
+        excess = len(partition) - task.n_clusters
+        if abs(excess) < distance:
+            nearest, distance = partition.membership, abs(excess)
+        if excess == 0:
+            break
+        if excess < 0:
+            too_low = resolution
+        else:
+            too_high = resolution
+        if too_low == 0 or too_high == math.inf:
+            resolution *= 4 if excess < 0 else 1 / 4
+        else:
+            resolution = math.sqrt(too_low * too_high)
+    return _labels(nearest)
+
+
+def _hycut(task: Task) -> np.ndarray:
+    return hycut(task.rows, task.graph, task.n_clusters, task.seed)
+
+
+def _igraph(graph: SimilarityGraph) -> tuple[Any, np.ndarray]:
+    igraph = _require("igraph", "igraph")
+    source, target, weight = (values.numpy() for values in graph.edges)
+    once = source < target
+    edges = np.stack([source[once], target[once]], 1)
+    return igraph.Graph(n=graph.n_samples, edges=edges), weight[once]
+
+
+def _metis(task: Task) -> np.ndarray:
+    pymetis = _require("pymetis", "pymetis")
+    matrix = task.graph.to_scipy()
+    _, part = pymetis.part_graph(
+        task.n_clusters,
+        adjacency=pymetis.CSRAdjacency(matrix.indptr, matrix.indices),
+        eweights=_integers(matrix.data),
+        recursive=False,  # k-way, as METIS's own program does by default
+        options=pymetis.Options(seed=task.seed),
+    )
+    return _labels(part)
+
+
+def _kahip(task: Task) -> np.ndarray:
+    kahip = _require("kahip", "kahip")
+    matrix = task.graph.to_scipy()
+    _, part = kahip.kaffpa(
+        [1] * task.graph.n_samples,
+        matrix.indptr.tolist(),
+        _integers(matrix.data).tolist(),
+        matrix.indices.tolist(),
+        task.n_clusters,
+        0.03,  # imbalance and mode of its documentation's example
+        True,
+        task.seed,
+        kahip.ECO,
+    )
+    return _labels(part)
+
+
+def _integers(weight: np.ndarray) -> np.ndarray:
+    """Weights as integers >= 1, in proportion: 1 where all are equal."""
+    if not weight.size or weight.min() == weight.max():
+        return np.ones(weight.shape, np.int64)
+    scale = min(_MAX_WEIGHT / weight.max(), _MAX_TOTAL / weight.sum(dtype=np.float64))
+    integers: np.ndarray = np.maximum(np.rint(weight * scale), 1).astype(np.int64)
+    return integers
+
+
+PEERS: dict[str, Method] = {
+    "faiss_kmeans": Method("k-means (FAISS)", _faiss_kmeans, ("faiss-cpu",)),
+    "minibatch_kmeans": Method(
+        "MiniBatchKMeans (scikit-learn)", _minibatch_kmeans, ("scikit-learn",)
+    ),
+    "spectral_clustering": Method(
+        "SpectralClustering (scikit-learn)",
+        _spectral_clustering,
+        ("scikit-learn", "pyamg"),
+        on_graph=True,
+    ),
+    "hdbscan": Method(
+        "HDBSCAN (scikit-learn)", _hdbscan, ("scikit-learn",), given_k=False, seeded=False
+    ),
+    "umap_hdbscan": Method(
+        "UMAP + HDBSCAN", _umap_hdbscan, ("umap-learn", "scikit-learn"), given_k=False
+    ),
+    "evoc": Method("EVoC", _evoc, ("evoc",), given_k=False),
+    "leiden": Method("Leiden", _leiden, ("leidenalg", "igraph"), on_graph=True, given_k=False),
+    "leiden_k": Method("Leiden at equal k", _leiden_k, ("leidenalg", "igraph"), on_graph=True),
+    "metis": Method("METIS", _metis, ("pymetis",), on_graph=True),
+    "kahip": Method("KaHIP", _kahip, ("kahip",), on_graph=True),
+    "spectralnet": Method("SpectralNet", _spectralnet, ("spectralnet", "torch")),
+    "hycut": Method("HyCut (pgcuts' algorithm, written anew)", _hycut, ("torch",), on_graph=True),
+    "turtle": Method("TURTLE (written anew)", _turtle, ("torch",)),
+}

@@ -1,0 +1,248 @@
+"""Which runs a table is made of."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from benchmarks.harness.label_similarity import LABEL_METHODS
+from benchmarks.harness.methods import METHODS
+from benchmarks.harness.peers import PEERS
+from benchmarks.harness.records import RunSpec
+
+from prcut.errors import InvalidInputError
+
+__all__ = ["TABLES", "missing_packages", "parse_seeds", "select_specs"]
+
+_QUICK_ROWS = 2000
+_QUICK_METHODS = (
+    *("faiss_kmeans", "spectral_clustering", "leiden_k", "metis"),
+    *("prcut", "prcut_graph", "prcut_cut"),
+)
+_ALL = (*PEERS, "spectral_refined", "prcut", "prcut_graph", "prcut_cut")
+# with seeds 0 to 4, where others have three
+_CLAIMED = ("prcut", "prcut_cut")
+
+
+class _Data(NamedTuple):
+    """Rows of a table."""
+
+    dataset: str
+    split: str
+    representation: str = "raw"
+    n_rows: int | None = None
+
+
+_RAW = (
+    _Data("mnist", "train"),
+    _Data("fashion_mnist", "train"),
+    _Data("usps", "all"),
+    _Data("coil20", "all"),
+)
+_EMBEDDED = (
+    _Data("cifar10", "test", "efficientnet-lite0", 5000),
+    _Data("banking77", "all", "minilm"),
+    _Data("clinc150", "all", "minilm"),
+    _Data("stackoverflow", "all", "minilm"),
+)
+_PIXELS = ("raw", "thumbnail", "histogram", "gradients", "pca-50")
+_REPRESENTED = (
+    *(_Data("cifar10", "test", name, 5000) for name in (*_PIXELS, "efficientnet-lite0")),
+    *(
+        _Data(dataset, "all", name)
+        for dataset in ("banking77", "stackoverflow")
+        for name in ("tfidf-words", "tfidf-chars", "minilm")
+    ),
+)
+
+
+def _specs(
+    table: str,
+    data: _Data,
+    n_neighbors: int,
+    methods: Iterable[str],
+    seeds: Sequence[int],
+    time_limit: float = 600.0,
+) -> list[RunSpec]:
+    """Order runs by seed, so that a stopped table has whole columns."""
+    return [
+        RunSpec(
+            table,
+            data.dataset,
+            data.split,
+            data.representation,
+            n_neighbors,
+            method,
+            seed,
+            data.n_rows,
+            time_limit,
+        )
+        for seed in seeds
+        for method in methods
+        if METHODS[method].seeded or seed == seeds[0]
+    ]
+
+
+def _all_methods(table: str, data: _Data) -> list[RunSpec]:
+    return [
+        *_specs(table, data, 15, _ALL, range(3)),
+        *_specs(table, data, 15, _CLAIMED, range(3, 5)),
+    ]
+
+
+def _quick(quick: bool) -> list[RunSpec]:  # noqa: ARG001
+    """Return the runs on scikit-learn's digits, which take a minute or two."""
+    return _specs("quick", _Data("digits", "all"), 10, _QUICK_METHODS, (0,), 120.0)
+
+
+def _table1(quick: bool) -> list[RunSpec]:
+    """Compare the loss with cross-entropy where the similarity is the label, on the test splits."""
+    data = [_Data(name, "test") for name in ("mnist", "fashion_mnist", "cifar10")]
+    if quick:
+        data = [_Data("digits", "all", n_rows=_QUICK_ROWS)]
+    return [
+        spec
+        for one in data
+        for spec in _specs("table1", one, 0, LABEL_METHODS, range(1 if quick else 3), 3600.0)
+    ]
+
+
+def _table2(quick: bool) -> list[RunSpec]:
+    """Ratio cut against spectral clustering on the same graphs of 15, 50 and 150 neighbours."""
+    return _bounded(quick)(
+        spec
+        for data in _RAW[:2]
+        for n_neighbors in (15, 50, 150)
+        for methods, n_seeds in (
+            (("spectral_clustering",), 10),
+            (("prcut_graph", "prcut_cut"), 5),
+        )
+        for spec in _specs("table2", data, n_neighbors, methods, range(n_seeds), 3600.0)
+    )
+
+
+def _table3(quick: bool) -> list[RunSpec]:
+    """Return the runs of all methods on raw pixels: MNIST, Fashion-MNIST, USPS, COIL-20."""
+    return _bounded(quick)(spec for data in _RAW for spec in _all_methods("table3", data))
+
+
+def _table4(quick: bool) -> list[RunSpec]:
+    """Return the runs of all methods on embeddings of CIFAR-10 and of three sets of texts."""
+    return _bounded(quick)(spec for data in _EMBEDDED for spec in _all_methods("table4", data))
+
+
+def _peers(quick: bool) -> list[RunSpec]:
+    """table3 and table4 together, from and to their files."""
+    return _table3(quick) + _table4(quick)
+
+
+def _quality(quick: bool) -> list[RunSpec]:
+    """PRCut on the graphs of the research log, and in tables 2 to 4, from and to their files."""
+    if quick:
+        digits = _Data("digits", "all", n_rows=_QUICK_ROWS)
+        return _specs("quality", digits, 10, ("prcut_gamma1", "prcut_cut"), (0,), 120.0)
+    own = [
+        *_specs("quality", _RAW[0], 10, ("prcut_gamma1", "prcut_cut"), range(5), 3600.0),
+        *_specs("quality", _RAW[1], 150, ("prcut_gamma10",), range(5), 3600.0),
+    ]
+    others = [*_table2(quick), *_table3(quick), *_table4(quick)]
+    return own + [spec for spec in others if spec.method in _CLAIMED]
+
+
+def _representations(quick: bool) -> list[RunSpec]:
+    """One method on several representations of the same items, to rank them by their cuts."""
+    # an image of 8 × 8 pixels is its own thumbnail
+    digits = [_Data("digits", "all", name) for name in _PIXELS if name != "thumbnail"]
+    return _bounded(quick)(
+        spec
+        for data in (digits if quick else _REPRESENTED)
+        for spec in _specs("representations", data, 15, ("prcut_graph",), range(3))
+    )
+
+
+TABLES: dict[str, Callable[[bool], list[RunSpec]]] = {
+    "quick": _quick,
+    "table1": _table1,
+    "table2": _table2,
+    "table3": _table3,
+    "table4": _table4,
+    "peers": _peers,
+    "quality": _quality,
+    "representations": _representations,
+}
+
+
+def _bounded(quick: bool) -> Callable[[Iterable[RunSpec]], list[RunSpec]]:
+    """Return all runs, or those on few rows with one seed and quick methods."""
+
+    def bound(specs: Iterable[RunSpec]) -> list[RunSpec]:
+        if not quick:
+            return list(specs)
+        return [
+            replace(spec, n_rows=_QUICK_ROWS, time_limit=min(spec.time_limit, 120.0))
+            for spec in specs
+            if spec.seed == 0 and spec.method in _QUICK_METHODS
+        ]
+
+    return bound
+
+
+def select_specs(
+    specs: Sequence[RunSpec],
+    *,
+    methods: Sequence[str] | None = None,
+    datasets: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    time_limit: float | None = None,
+) -> list[RunSpec]:
+    """Return the specs of some methods and data sets, with other seeds or another limit."""
+    _check_names("methods", methods, [spec.method for spec in specs])
+    _check_names("datasets", datasets, [spec.dataset for spec in specs])
+    chosen = [
+        spec
+        for spec in specs
+        if (methods is None or spec.method in methods)
+        and (datasets is None or spec.dataset in datasets)
+    ]
+    if seeds is not None:
+        chosen = [
+            replace(spec, seed=seed)
+            for spec in dict.fromkeys(replace(spec, seed=0) for spec in chosen)
+            for seed in (seeds if METHODS[spec.method].seeded else seeds[:1])
+        ]
+    if time_limit is not None:
+        chosen = [replace(spec, time_limit=time_limit) for spec in chosen]
+    return chosen
+
+
+def _check_names(option: str, given: Sequence[str] | None, known: Iterable[str]) -> None:
+    names = list(dict.fromkeys(known))
+    for name in given or ():
+        if name not in names:
+            raise InvalidInputError(
+                f"{option}={name!r} is not in this table; choose from {', '.join(names)}."
+            )
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds from a text such as ``0-4`` or ``0,3,7-9``.
+
+    >>> parse_seeds("0,3,7-9")
+    [0, 3, 7, 8, 9]
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 10**6):
+            raise InvalidInputError(f"seeds={text!r} must be numbers such as 0-4 or 0,3,7-9.")
+        seeds += range(int(first), int(last) + 1)
+    return list(dict.fromkeys(seeds))
+
+
+def missing_packages(method: str) -> list[str]:
+    """Return the packages of a method that are not installed."""
+    installed = {str(one.metadata["Name"]).lower() for one in importlib.metadata.distributions()}
+    return [name for name in METHODS[method].packages if name.lower() not in installed]

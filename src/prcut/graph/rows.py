@@ -1,0 +1,101 @@
+"""Rows of features: dense or sparse, in memory or memory-mapped."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prcut.numerics.sparse import from_scipy
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# rows of the sample that origin and scale of the features are measured on
+_MEASURED_ROWS = 2**16
+
+
+def measure_features(features: Any, seed: int = 0) -> tuple[Tensor, float]:
+    """Measure the mean row and the root mean square deviation of a sample of the rows."""
+    features = as_features(features)
+    n_samples = features.shape[0]
+    rows: Tensor | slice = slice(None)
+    if n_samples > _MEASURED_ROWS:
+        drawn = np.random.default_rng(seed).choice(n_samples, _MEASURED_ROWS, replace=False)
+        rows = torch.from_numpy(np.sort(drawn))
+    sample = gather_rows(features, rows)
+    if sample.layout == torch.sparse_csr:
+        # sums of columns and of squares need no dense copy
+        origin = torch.zeros(sample.shape[1], dtype=torch.float64)
+        origin.index_add_(0, sample.col_indices(), sample.values().double())
+        origin /= sample.shape[0]
+        square = sample.values().double().square().sum() / sample.numel() - origin.square().mean()
+    else:
+        origin = sample.mean(0, dtype=torch.float64)
+        square = (sample - origin).square_().mean()
+    scale = float(square.clamp_min(0).sqrt())
+    # identical rows have no scale
+    return origin.float(), scale if scale > 0 and np.isfinite(scale) else 1.0
+
+
+def as_features(features: Any) -> Tensor | csr_array:
+    """Convert features to a tensor or to CSR, without a copy where the dtype allows it."""
+    if isinstance(features, Tensor):
+        return features
+    if hasattr(features, "tocsr"):
+        from scipy.sparse import csr_array
+
+        return csr_array(features)
+    array = np.asarray(features)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or not array.dtype.isnative:
+        array = array.astype(np.float32)
+    if min(array.strides, default=0) < 0:  # torch has no negative strides
+        array = array.copy()
+    return shared_tensor(array)
+
+
+def shared_tensor(array: np.ndarray) -> Tensor:
+    """Make a tensor over the memory of an array or a read-only map; it must only be read."""
+    with warnings.catch_warnings():
+        # torch warns that it could write to a read-only map
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
+
+
+def gather_rows(features: Tensor | csr_array, rows: Tensor | slice) -> Tensor:
+    """Return some rows as a float32 tensor, sparse CSR if the features are sparse."""
+    if isinstance(features, Tensor):
+        gathered = features[rows] if isinstance(rows, slice) else features.index_select(0, rows)
+        return gathered.float()
+    sparse = features[rows if isinstance(rows, slice) else rows.numpy()]
+    return from_scipy(sparse.astype(np.float32))
+
+
+def as_rows(features: Any) -> np.ndarray | csr_array:
+    """Convert features to an array, or to a ``csr_array`` without repeated entries."""
+    from scipy.sparse import csr_array, issparse
+
+    if not issparse(features):
+        return np.asarray(features)
+    rows = csr_array(features)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the caller's matrix must not change
+        rows.sum_duplicates()
+    return rows
+
+
+def numbers_per_row(features: np.ndarray | csr_array) -> int:
+    """Return how many numbers a row holds at most; a sparse row holds column numbers too."""
+    if isinstance(features, np.ndarray):
+        return int(features.shape[1])
+    return max(1, 2 * int(np.diff(features.indptr).max(initial=0)))
+
+
+def row_products(source: np.ndarray | csr_array, target: np.ndarray | csr_array) -> np.ndarray:
+    """Compute the inner product of every row with the same row of ``target``, shape (n_rows,)."""
+    if isinstance(source, np.ndarray):
+        return np.asarray(np.einsum("ij,ij->i", source, target))
+    return np.asarray(source.multiply(target).sum(1))

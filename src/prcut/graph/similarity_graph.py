@@ -1,0 +1,247 @@
+"""The similarity graph: symmetric, non-negative, without self-loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from prcut.errors import InvalidInputError
+from prcut.numerics.sparse import connected_components, degrees, entry_rows, from_scipy, to_scipy
+from prcut.numerics.validation import check_graph_weight
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Symmetrize = Literal["either", "mean"]
+
+# allowed ‖W − Wᵀ‖ relative to the largest weight: rounding of float32
+_SYMMETRY_TOLERANCE = 1e-6
+# a complete same-label graph with more entries (about 3 GB) is surely a mistake
+_MAX_LABEL_ENTRIES = 2**28
+
+
+class Edges(NamedTuple):
+    """Directed edges, each tensor of shape (2 × n_edges,)."""
+
+    source: Tensor
+    target: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimilarityGraph:
+    """A weighted undirected graph over the rows of a data set, in CSR form with 64-bit indices.
+
+    Make one with :meth:`from_scipy`, :meth:`from_neighbors` or :meth:`from_labels`, which check
+    and clean their input: the constructor only checks the layout and shape of ``weight``.
+
+    Parameters
+    ----------
+    weight : sparse CSR tensor, shape (n_samples, n_samples)
+        Symmetric similarities >= 0 with an empty diagonal, both directions stored.
+
+    Examples
+    --------
+    >>> graph = SimilarityGraph.from_neighbors([[1], [0], [3], [2]])
+    >>> graph
+    SimilarityGraph(n_samples=4, n_edges=2, n_components=2)
+    >>> graph.degree.tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+
+    weight: Tensor
+
+    def __post_init__(self) -> None:
+        check_graph_weight(self.weight)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> SimilarityGraph:
+        """Make a graph from a square SciPy sparse (or dense) matrix of similarities.
+
+        It must be symmetric, finite and >= 0. The diagonal and stored zeros are dropped: they do
+        not change a cut. Weights stay float32 or float64; other dtypes become float32.
+        """
+        from scipy.sparse import csr_array
+
+        try:
+            matrix = csr_array(matrix)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the similarity matrix of type {type(matrix).__name__} is not a matrix: {error}."
+            ) from error
+        _check_similarities(matrix)
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float32)
+        matrix = matrix.tocoo()
+        keep = (matrix.row != matrix.col) & (matrix.data != 0)
+        entries = (matrix.data[keep], (matrix.row[keep], matrix.col[keep]))
+        matrix = csr_array(entries, shape=matrix.shape)
+        matrix.sum_duplicates()  # sorts the indices too
+        asymmetry = abs(matrix - matrix.T).max() if matrix.nnz else 0.0
+        if asymmetry > _SYMMETRY_TOLERANCE * matrix.data.max(initial=0.0):
+            raise InvalidInputError(
+                f"the similarity matrix is not symmetric: |W - W.T| reaches {asymmetry:.3g}; "
+                "pass (W + W.T) / 2 or W.maximum(W.T)."
+            )
+        return cls(from_scipy(matrix))
+
+    @classmethod
+    def from_neighbors(
+        cls,
+        neighbors: ArrayLike,
+        similarity: ArrayLike | None = None,
+        *,
+        symmetrize: Symmetrize = "either",
+    ) -> SimilarityGraph:
+        """Make a graph from lists of neighbours: row i is linked to ``neighbors[i]``.
+
+        Parameters
+        ----------
+        neighbors : integer array, shape (n_samples, n_neighbors)
+            Row numbers; -1 where a row has fewer. A row's own number is ignored.
+        similarity : array, shape (n_samples, n_neighbors), optional
+            Weight of each link, 1 by default.
+        symmetrize : {"either", "mean"}
+            The weight of an edge from the weights of its two directions, 0 for a missing one:
+            the larger (the paper's either-or kernel), or their mean.
+        """
+        from scipy.sparse import csr_array
+
+        neighbors = np.asarray(neighbors)
+        linked = _check_neighbors(neighbors)
+        n_samples = len(neighbors)
+        if similarity is None:
+            values = np.ones(int(linked.sum()), np.float32)
+        else:
+            similarity = np.asarray(similarity)
+            if similarity.shape != neighbors.shape:
+                raise InvalidInputError(
+                    f"similarity has shape {similarity.shape}, "
+                    f"expected that of neighbors, {neighbors.shape}."
+                )
+            values = similarity[linked]
+        indptr = np.concatenate([[0], np.cumsum(linked.sum(1))])
+        directed = csr_array((values, neighbors[linked], indptr), shape=(n_samples, n_samples))
+        n_links = directed.nnz
+        directed.sum_duplicates()
+        if directed.nnz != n_links:
+            raise InvalidInputError(
+                f"neighbors repeat a row {n_links - directed.nnz} times; replace the repeats by -1."
+            )
+        if symmetrize == "either":
+            return cls.from_scipy(directed.maximum(directed.T))
+        if symmetrize == "mean":
+            return cls.from_scipy((directed + directed.T) * np.float32(0.5))
+        raise InvalidInputError(f"{symmetrize=} must be 'either' or 'mean'.")
+
+    @classmethod
+    def from_labels(cls, labels: ArrayLike) -> SimilarityGraph:
+        """Link every two rows of the same label by weight 1; rows labelled -1 have no links.
+
+        All pairs of every class are stored: meant for small data.
+        """
+        from scipy.sparse import csr_array
+
+        labels = np.asarray(labels)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"labels have shape {labels.shape} and dtype {labels.dtype}, "
+                "expected one integer per row."
+            )
+        rows = np.flatnonzero(labels != -1)
+        _, classes, count = np.unique(labels[rows], return_inverse=True, return_counts=True)
+        n_entries = int((count.astype(np.int64) ** 2).sum())
+        if n_entries > _MAX_LABEL_ENTRIES:
+            raise InvalidInputError(
+                f"same-label similarity would store {n_entries:,} entries, more than "
+                f"{_MAX_LABEL_ENTRIES:,}; take fewer rows per class."
+            )
+        member = csr_array(
+            (np.ones(len(rows), np.float32), (rows, classes)), shape=(len(labels), len(count))
+        )
+        return cls.from_scipy(member @ member.T)
+
+    @property
+    def edges(self) -> Edges:
+        """Every edge in both directions: ``source, target, weight = graph.edges``."""
+        weight = self.weight
+        return Edges(entry_rows(weight), weight.col_indices(), weight.values())
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return self.weight.shape[0]
+
+    @property
+    def n_edges(self) -> int:
+        """Number of undirected edges: half the stored entries."""
+        return self.weight.values().numel() // 2
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Sum of the weights at every row, float64, shape (n_samples,)."""
+        return degrees(self.weight)
+
+    @cached_property
+    def components(self) -> Tensor:
+        """Connected component of every row, numbered from 0, shape (n_samples,)."""
+        return connected_components(self.weight)
+
+    @cached_property
+    def n_components(self) -> int:
+        """Number of connected components; rows without edges are one each."""
+        return int(self.components.max()) + 1 if self.n_samples else 0
+
+    def to(self, device: torch.device | str) -> SimilarityGraph:
+        """Copy the graph to another device."""
+        return SimilarityGraph(self.weight.to(device))
+
+    def to_scipy(self) -> csr_array:
+        """Return the weights as a SciPy array, which shares their memory on the CPU."""
+        return to_scipy(self.weight)
+
+    def __repr__(self) -> str:
+        return (
+            f"SimilarityGraph(n_samples={self.n_samples}, n_edges={self.n_edges}, "
+            f"n_components={self.n_components})"
+        )
+
+
+def _check_similarities(matrix: csr_array) -> None:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InvalidInputError(
+            f"the similarity matrix has shape {matrix.shape}, expected (n_samples, n_samples)."
+        )
+    if matrix.dtype.kind not in "biuf":
+        raise InvalidInputError(f"similarities have dtype {matrix.dtype}, expected real numbers.")
+    if not np.isfinite(matrix.data).all():
+        raise InvalidInputError("similarities contain NaN or infinity; remove or replace them.")
+    if matrix.data.min(initial=0) < 0:
+        raise InvalidInputError(
+            f"similarities contain {matrix.data.min():.3g}, expected values >= 0; "
+            "map them first, for example by exp(similarity / temperature)."
+        )
+
+
+def _check_neighbors(neighbors: np.ndarray) -> np.ndarray:
+    """Return a mask of the entries that link to another row."""
+    if neighbors.ndim != 2 or neighbors.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"neighbors have shape {neighbors.shape} and dtype {neighbors.dtype}, "
+            "expected integers of shape (n_samples, n_neighbors)."
+        )
+    n_samples = len(neighbors)
+    if neighbors.size and not -1 <= neighbors.min() <= neighbors.max() < n_samples:
+        raise InvalidInputError(
+            f"neighbors lie in [{neighbors.min()}, {neighbors.max()}], expected -1 "
+            f"(none) or a row below {n_samples=}."
+        )
+    own: np.ndarray = neighbors == np.arange(n_samples)[:, None]
+    linked: np.ndarray = (neighbors >= 0) & ~own
+    return linked

@@ -1,0 +1,65 @@
+"""Scores of how well clusters match classes, or another clustering of the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prcut.errors import InvalidInputError
+
+
+def count_shared(
+    labels: np.ndarray, clusters: np.ndarray, n_labels: int, n_clusters: int
+) -> np.ndarray:
+    """Count the rows that each class and cluster share, int64, shape (n_labels, n_clusters)."""
+    both = labels.astype(np.int64) * n_clusters + clusters
+    return np.bincount(both, minlength=n_labels * n_clusters).reshape(n_labels, n_clusters)
+
+
+def match_counts(shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Match rows and columns of a table of counts one to one, so that the sum is largest."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(shared, maximize=True)
+    return rows, columns
+
+
+def max_nmi(labels: np.ndarray, clusters: np.ndarray) -> float:
+    """Divide the mutual information by the larger entropy; rows of noise form one cluster."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    both = check_labelings(labels, clusters)
+    return float(normalized_mutual_info_score(*both, average_method="max"))
+
+
+def adjusted_rand(labels: np.ndarray, clusters: np.ndarray) -> float:
+    """Compute the adjusted Rand index; rows of noise form one cluster.
+
+    >>> adjusted_rand(np.array([0, 0, 1, 1]), np.array([5, 5, 2, 2]))
+    1.0
+    """
+    both = (np.unique(one, return_inverse=True)[1] for one in check_labelings(labels, clusters))
+    labels, clusters = (numbers.reshape(-1) for numbers in both)
+    shared = count_shared(labels, clusters, int(labels.max()) + 1, int(clusters.max()) + 1)
+    together, of_labels, of_clusters, of_all = (
+        float((counts * (counts - 1.0)).sum())
+        for counts in (shared, shared.sum(1), shared.sum(0), shared.sum())
+    )
+    by_chance = of_labels * of_clusters / max(of_all, 1.0)
+    most = (of_labels + of_clusters) / 2
+    return 1.0 if most == by_chance else (together - by_chance) / (most - by_chance)
+
+
+def check_labelings(labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return both as int64 vectors of one length, with noise as −1."""
+    labels, clusters = np.asarray(labels), np.asarray(clusters)
+    for name, given in (("labels", labels), ("clusters", clusters)):
+        if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
+            raise InvalidInputError(
+                f"{name} have shape {given.shape} and dtype {given.dtype}, expected a vector of "
+                "whole numbers, one per row."
+            )
+    if len(labels) != len(clusters):
+        raise InvalidInputError(
+            f"clusters have {len(clusters)} rows and labels {len(labels)}, expected as many."
+        )
+    return labels.astype(np.int64), np.maximum(clusters.astype(np.int64), -1)

@@ -1,0 +1,241 @@
+r"""The objective J: the ratio cut's surrogate for probabilities, the balance term, and hard labels.
+
+For one cluster with probabilities :math:`p` and node weights :math:`ω` (1, or the degree for the
+normalised cut), the surrogate is
+
+.. math:: ½ \frac{p^⊤ W (1 − p)}{Σ_i ω_i p_i}
+          = ½ \frac{Σ_{i<j} W_{ij} (p_i + p_j − 2 p_i p_j)}{Σ_i ω_i p_i}
+
+It equals the ratio cut for hard assignments and is within O(1/n) of its expectation otherwise. It
+is *not* an upper bound (errata 6): :func:`prcut.numerics.expectation.ratio_cut_upper_bound` is.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from prcut.numerics.cuts import Reduction, cluster_cuts, reduce_clusters
+from prcut.numerics.validation import check_graph_weight, check_node_weight, check_probs
+
+
+def soft_ratio_cut(
+    weight: Tensor, source_probs: Tensor, target_probs: Tensor, cluster_mass: Tensor
+) -> Tensor:
+    r"""Compute the surrogate on pairs, the form that training uses (paper, eq. 8; errata 1).
+
+    .. math:: ½ Σ_ℓ \frac{Σ_a w_a (s_{aℓ} + t_{aℓ} − 2 s_{aℓ} t_{aℓ})}{mass_ℓ}
+
+    The caller sets the scale. Every undirected edge once, with the masses :math:`Σ_i p_{iℓ}`, gives
+    the surrogate of the ratio cut itself. Weights that average to 1, divided by the number of
+    pairs, with the masses :math:`p̄_ℓ`, give :math:`(n/‖W‖_1) Σ_ℓ cut_ℓ/|C_ℓ|`, whose value does
+    not depend on the size of the graph.
+
+    Parameters
+    ----------
+    weight : tensor, shape (n_pairs,)
+    source_probs, target_probs : tensors, shape (n_pairs, n_clusters)
+        Cluster probabilities at the two ends of every pair.
+    cluster_mass : tensor, shape (n_clusters,)
+
+    Examples
+    --------
+    >>> source, target = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    >>> soft_ratio_cut(torch.ones(2), source, target, torch.tensor([2.0, 2.0])).item()
+    0.5
+    """
+    split_probs: Tensor = _SplitProbs.apply(source_probs, target_probs)  # type: ignore[no-untyped-call]
+    cut = weight.to(split_probs.dtype) @ split_probs
+    return 0.5 * (cut / _nonzero(cluster_mass)).sum()
+
+
+class _SplitProbs(torch.autograd.Function):
+    """s + t − 2st, and its slopes 1 − 2t and 1 − 2s, in one pass over memory each.
+
+    With a thousand clusters these passes dominate the loss, and autograd would make twice as many.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, source_probs: Tensor, target_probs: Tensor) -> Tensor:
+        ctx.save_for_backward(source_probs, target_probs)
+        return torch.addcmul(source_probs + target_probs, source_probs, target_probs, value=-2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        source_probs, target_probs = ctx.saved_tensors
+        return (
+            torch.addcmul(grad, grad, target_probs, value=-2),
+            torch.addcmul(grad, grad, source_probs, value=-2),
+        )
+
+
+def soft_graph_ratio_cut(
+    weight: Tensor,
+    probs: Tensor,
+    *,
+    node_weight: Tensor | None = None,
+    reduction: Reduction = "sum",
+) -> Tensor:
+    """Compute the surrogate over a whole sparse graph: one product, gradient included.
+
+    Parameters
+    ----------
+    weight : sparse CSR tensor, shape (n_samples, n_samples)
+        Symmetric similarities without diagonal; no gradient flows to them.
+    probs : tensor, shape (n_samples, n_clusters)
+    node_weight : tensor, shape (n_samples,), optional
+        1 by default; the degree gives the surrogate of the normalised cut.
+    reduction : {"sum", "none"}
+        The total, or one value per cluster.
+
+    Examples
+    --------
+    >>> from prcut import SimilarityGraph
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [2]])
+    >>> probs = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> soft_graph_ratio_cut(path.weight, probs).item()
+    0.5
+    """
+    n_samples = check_graph_weight(weight)
+    check_probs(probs, n_samples)
+    if node_weight is None:
+        node_weight = probs.new_ones(n_samples)
+    else:
+        check_node_weight(node_weight, n_samples)
+        node_weight = node_weight.to(probs.dtype)
+    per_cluster: Tensor = _SoftGraphRatioCut.apply(  # type: ignore[no-untyped-call]
+        weight.to(probs.dtype), probs, node_weight
+    )
+    return reduce_clusters(per_cluster, reduction)
+
+
+class _SoftGraphRatioCut(torch.autograd.Function):
+    """The offline form with its closed gradient (errata 4): autograd would pay a second product."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, probs: Tensor, node_weight: Tensor) -> Tensor:
+        # a column of ones makes the same product give the degrees; 1 − P goes in, not P, because
+        # d − WP would cancel where almost nothing is cut
+        product = weight @ torch.cat([1 - probs, torch.ones_like(probs[:, :1])], dim=1)
+        outside, degree = product[:, :-1], product[:, -1:]
+        mass = _nonzero(node_weight @ probs)
+        per_cluster = 0.5 * (probs * outside).sum(0) / mass
+        if ctx.needs_input_grad[1]:
+            # W is symmetric, so ∂ pᵀW(1−p) = W(1−p) − Wp = 2W(1−p) − d
+            slope = outside - 0.5 * degree - node_weight[:, None] * per_cluster
+            ctx.save_for_backward(slope / mass)
+        return per_cluster
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        return None, grad * gradient, None
+
+
+def carry_batch_gradient(running_mass: Tensor, batch_mass: Tensor) -> Tensor:
+    r"""Return the running mass with the gradient of the batch's mass (errata 3).
+
+    Dividing by the result makes autograd give the batch gradient of the paper (eq. 9):
+    for one cluster and the sum form,
+    :math:`∂/∂p_i = \frac{2}{p̄} Σ_j W_{ij}(1−2p_j) − \frac{1}{n p̄^2} Σ_{ab} W_{ab}(p_a+p_b−2p_ap_b)`
+    with :math:`p̄` the running mass and n the rows of the batch.
+    """
+    return running_mass + (batch_mass - batch_mass.detach())
+
+
+def cluster_imbalance(cluster_mass: Tensor) -> Tensor:
+    r"""Compute :math:`D_{KL}(p̄ ‖ 1/k) = \log k − H(p̄)`: 0 when balanced, log k at collapse.
+
+    >>> cluster_imbalance(torch.tensor([0.5, 0.5])).item()
+    0.0
+    """
+    n_clusters = cluster_mass.shape[-1]
+    return math.log(n_clusters) + (cluster_mass * _nonzero(cluster_mass).log()).sum()
+
+
+def balance_factor(balance_weight: float, n_clusters: int) -> float:
+    r"""Return the factor γ of the balance term at which an empty cluster costs ``balance_weight``.
+
+    An empty cluster, the others being equal, has :math:`D_{KL} = \log\frac{k}{k-1}`; a cluster of
+    random rows adds 1 to the cut. So a weight above 1 never empties a cluster and means the same
+    at every k, which a fixed γ does not (errata, "Consequences of scale").
+
+    >>> [round(balance_factor(1.0, k), 1) for k in (2, 10, 100, 1000)]
+    [1.4, 9.5, 99.5, 999.5]
+    """
+    return balance_weight / math.log(n_clusters / (n_clusters - 1)) if n_clusters > 1 else 0.0
+
+
+class ClusterCost(NamedTuple):
+    r"""The cost of a cluster, a function of its cut and its size, and J of a partition.
+
+    J is a sum over the clusters, plus a constant: the effect of a move or a merge follows from the
+    cuts and sizes of the clusters that it touches.
+
+    .. math:: J = Σ_ℓ \left(\frac{n}{‖W‖_1} \frac{cut_ℓ}{|C_ℓ|}
+              + γ \frac{|C_ℓ|}{n} \log \frac{|C_ℓ|}{n}\right) + γ \log k
+    """
+
+    n_samples: int
+    scale: float
+    factor: float
+    n_clusters: int
+
+    @classmethod
+    def of(
+        cls, n_samples: int, total: float, n_clusters: int, *, balance_weight: float
+    ) -> "ClusterCost":
+        """Make the cost for a graph whose weights, counted in both directions, sum to ``total``."""
+        scale = n_samples / total if total > 0 else 0.0
+        return cls(n_samples, scale, balance_factor(balance_weight, n_clusters), n_clusters)
+
+    def __call__(self, cuts: Any, sizes: Any) -> Any:
+        """Return the cost of each cluster, in any shape; an empty cluster costs nothing."""
+        # the search compares these numbers: another order of operations finds other partitions
+        sizes = np.maximum(sizes, 1e-9)
+        fraction = sizes / self.n_samples
+        return self.scale * cuts / sizes + self.factor * fraction * np.log(fraction)
+
+    def objective(self, cuts: np.ndarray, sizes: np.ndarray) -> float:
+        """Return J of a partition whose clusters have these cuts and sizes."""
+        used = sizes > 0
+        costs = self(cuts[used], sizes[used])
+        return float(costs.sum() + self.factor * math.log(self.n_clusters))
+
+
+def hard_objective(
+    weight: Tensor, labels: Tensor, n_clusters: int, *, balance_weight: float = 2.0
+) -> float:
+    r"""Return J of a hard labelling: what training minimises, and what decides between partitions.
+
+    .. math:: J(C) = \frac{n}{‖W‖_1} Σ_ℓ \frac{cut(C_ℓ)}{|C_ℓ|} + γ D_{KL}(|C|/n ‖ 1/k)
+
+    Parameters
+    ----------
+    weight : sparse CSR tensor, shape (n_samples, n_samples)
+    labels : integer tensor, shape (n_samples,)
+    n_clusters : int
+    balance_weight : float
+        Sets γ: see :func:`balance_factor`.
+
+    Examples
+    --------
+    >>> from prcut import SimilarityGraph
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [2]])
+    >>> round(hard_objective(path.weight, torch.tensor([0, 0, 1, 1]), 2), 4)  # 4/6 · (½ + ½)
+    0.6667
+    """
+    cuts = cluster_cuts(weight, labels, n_clusters)
+    sizes = torch.bincount(labels.long(), minlength=n_clusters)
+    total = float(weight.values().double().sum())
+    cost = ClusterCost.of(len(labels), total, n_clusters, balance_weight=balance_weight)
+    return cost.objective(cuts.cpu().numpy(), sizes.cpu().numpy())
+
+
+def _nonzero(cluster_mass: Tensor) -> Tensor:
+    # a cluster whose probabilities underflow everywhere has cut 0 and mass 0: it adds 0, not NaN
+    return cluster_mass.clamp_min(torch.finfo(cluster_mass.dtype).tiny)

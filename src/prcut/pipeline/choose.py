@@ -1,0 +1,140 @@
+"""Choose the number of neighbours by the graphs themselves, without labels."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+import torch
+
+from prcut.errors import InvalidInputError
+from prcut.graph.build import build_graph, link_neighbors, warn_of_data
+from prcut.graph.neighbors import Neighbors, find_neighbors
+from prcut.graph.rows import as_rows
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.pipeline.config import FitConfig
+from prcut.runtime.progress import StepLog
+from prcut.search.partition import QuickPartition, quick_partition
+
+_LOG = logging.getLogger(__name__)
+
+# numbers of neighbours to try; the mean adjusted Rand index from which starts agree
+_FEW_TO_MANY, _AGREE = (10, 30, 100), 0.85
+# the only number of a fast fit
+_FAST = 15
+# spread of the degrees, in means, below which the fewest neighbours suffice
+_EVEN = 1 / 3
+
+
+class ChosenGraph(NamedTuple):
+    """A graph to cluster, and a quick partition of it where one was needed to choose the graph."""
+
+    graph: SimilarityGraph
+    n_neighbors: int | None = None  # None where the caller gave the graph
+    quick: QuickPartition | None = None
+
+    @classmethod
+    def of(cls, graph: SimilarityGraph | ChosenGraph) -> ChosenGraph:
+        """Return a graph that the caller gave as if it had been chosen."""
+        return graph if isinstance(graph, ChosenGraph) else cls(graph)
+
+
+def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> ChosenGraph:
+    """Return the sparsest graph on which independent starts agree, with its quick partition.
+
+    Few neighbours follow the shape of clusters closely, and suffice where degrees are even: the
+    rows lie on something of few dimensions. Where some rows are neighbours of very many, few
+    neighbours lead to these hubs, and suffice only if different starts find the same clusters;
+    otherwise more are tried. Where no number decides, the largest is taken, since it averages most.
+    A solver that trains has no starts to compare: see :func:`choose_n_neighbors`.
+    ``config.n_neighbors``, where it is given, is the only number that is tried.
+    """
+    log = StepLog() if log is None else log
+    n_samples = rows.shape[0]
+    if config.solver == "train":
+        n_neighbors = config.n_neighbors or choose_n_neighbors(n_samples, config.n_clusters)
+        return ChosenGraph(build_neighbor_graph(rows, n_neighbors, config), n_neighbors)
+    rows = as_rows(rows)
+    fewest, *_ = to_try = _neighbors_to_try(n_samples, config)
+    # the fewest are the nearest of the next number, which is often needed as well, and so are those
+    # of a last number that is hardly larger
+    at_once = max(number for number in to_try if number <= 2 * to_try[:2][-1])
+    found = _find_neighbors(rows, at_once, config)
+    for n_neighbors in to_try:
+        if n_neighbors > found.indices.shape[1]:
+            found = _find_neighbors(rows, n_neighbors, config)
+        graph = link_neighbors(found.nearest(n_neighbors), rows, config.similarity)
+        log(f"{n_neighbors} neighbours")
+        quick = quick_partition(
+            graph,
+            config.n_clusters,
+            balance_weight=config.balance_weight,
+            seed=config.seed,
+            n_jobs=config.n_threads,
+        )
+        agreement = quick.partition.agreement
+        log(f"{n_neighbors} neighbours: starts agree to {agreement:.2f}")
+        if agreement >= _AGREE or (n_neighbors == fewest and _spread_of_degrees(graph) <= _EVEN):
+            break
+    warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
+    return ChosenGraph(graph, n_neighbors, quick)
+
+
+def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors:
+    _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
+    return find_neighbors(rows, n_neighbors, metric=config.metric, seed=config.seed)
+
+
+def build_neighbor_graph(rows: Any, n_neighbors: int, config: FitConfig) -> SimilarityGraph:
+    """Build the graph of a number of neighbours, and the rest as configured."""
+    _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
+    return build_graph(
+        rows,
+        n_neighbors,
+        metric=config.metric,
+        similarity=config.similarity,
+        max_components=config.n_clusters,
+        seed=config.seed,
+    )
+
+
+def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
+    """Return the neighbours to train with by default: a tenth of a cluster, within limits.
+
+    No more than 150, which images wanted; no more than make 20 million links (or 15 a row), which
+    keeps the graph near a gigabyte; at least 10, and below ``n_samples``.
+
+    >>> sizes = (50, 3), (13_000, 77), (60_000, 10), (10**7, 100)
+    >>> [choose_n_neighbors(n_samples, n_clusters) for n_samples, n_clusters in sizes]
+    [10, 16, 150, 15]
+    """
+    wanted = min(150, n_samples // (10 * n_clusters), max(15, 20_000_000 // n_samples))
+    return max(1, min(max(10, wanted), n_samples - 1))
+
+
+def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
+    if config.n_neighbors is not None:
+        return [int(config.n_neighbors)]
+    # more than a third of a cluster would join it to others
+    most = min(n_samples // (3 * config.n_clusters), max(15, 20_000_000 // n_samples))
+    most = max(1, min(max(most, 10), n_samples - 1))
+    if config.effort == "fast":
+        return [min(_FAST, most)]
+    return sorted({min(number, most) for number in _FEW_TO_MANY})
+
+
+def _spread_of_degrees(graph: SimilarityGraph) -> float:
+    """Return the standard deviation of the degrees over their mean."""
+    deviation, mean = torch.std_mean(graph.degree.double(), correction=0)
+    return float(deviation / mean)
+
+
+def as_graph(graph: Any, n_samples: int) -> SimilarityGraph:
+    """Return a graph that the caller gave, checked to have as many rows as the data."""
+    if not isinstance(graph, SimilarityGraph):
+        graph = SimilarityGraph.from_scipy(graph)
+    if graph.n_samples != n_samples:
+        raise InvalidInputError(
+            f"graph has n_samples={graph.n_samples} rows, X has {n_samples}; they must agree."
+        )
+    return graph  # type: ignore[no-any-return]

@@ -1,0 +1,135 @@
+"""Everything that decides a fit, besides the data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, get_args
+
+import torch
+
+from prcut.errors import InvalidInputError
+from prcut.numerics.validation import check_positive_int
+from prcut.pipeline.settings import Effort, FitSettings, Preset, Solver
+from prcut.training.state import TrainConfig
+from prcut.training.streams import check_streams
+
+# the layer that learns a partition by default: what walks found is not linear in the features
+_HIDDEN = (256,)
+# labels are learned from smaller batches than cuts are estimated from, and in larger steps
+_DISTILLING = TrainConfig(max_steps=450, batch_size=256, learning_rate=1e-2)
+# more starts find lower objectives, in a time that grows with them
+_STARTS = {
+    "search": {"fast": 0, "default": 4, "best": 16},
+    "train": {"fast": 1, "default": 4, "best": 16},
+}
+
+
+@dataclass(frozen=True)
+class FitConfig(FitSettings):
+    """Everything that decides a fit, besides the data.
+
+    Parameters
+    ----------
+    n_clusters, n_neighbors, metric, similarity, solver, walk_length, hidden, bottleneck, n_init
+        See :class:`prcut.pipeline.settings.FitSettings`, which says what each means.
+    balance_weight : float, optional
+        Of the search, by default what suits the graph; training has its own in ``train``.
+    pairs : {"walk", "uniform"}
+        Both ends of walks along the edges, or the paper's two batches.
+    train, distil : TrainConfig
+        Of the one solver and of the other, which takes at least a step per cluster.
+    """
+
+    train: TrainConfig = field(default_factory=TrainConfig)
+    distil: TrainConfig = _DISTILLING
+
+    def __post_init__(self) -> None:
+        for name in ("n_clusters", "walk_length"):
+            check_positive_int(name, getattr(self, name))
+        for name in ("n_neighbors", "n_init", "n_jobs", "bottleneck"):
+            if getattr(self, name) is not None:
+                check_positive_int(name, getattr(self, name))
+        for width in self.layers:
+            check_positive_int("hidden", width)
+        if not 0 <= self.training_balance < math.inf:
+            raise InvalidInputError(f"balance_weight={self.balance_weight} must be >= 0.")
+        check_streams(self.in_use.batch_size, self.in_use.n_streams)
+        for name, known in (
+            ("pairs", ("walk", "uniform")),
+            ("solver", get_args(Solver)),
+            ("effort", get_args(Effort)),
+        ):
+            if getattr(self, name) not in known:
+                *others, last = map(repr, known)
+                raise InvalidInputError(
+                    f"{name}={getattr(self, name)!r} must be {', '.join(others)} or {last}."
+                )
+
+    @property
+    def in_use(self) -> TrainConfig:
+        """``distil`` where the partition is searched, else ``train``."""
+        return self.distil if self.solver == "search" else self.train
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random in a fit."""
+        return self.train.seed
+
+    @property
+    def training_balance(self) -> float:
+        """``balance_weight``, or the one that training uses where none is given."""
+        return self.train.balance_weight if self.balance_weight is None else self.balance_weight
+
+    @property
+    def n_starts(self) -> int:
+        """``n_init``, or the solver's default for the effort; 0 keeps to the quick search."""
+        return self.n_init or _STARTS[self.solver][self.effort]
+
+    @property
+    def n_threads(self) -> int:
+        """``n_jobs``, or as many threads as torch was given."""
+        return self.n_jobs or torch.get_num_threads()
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """``hidden``, or the solver's default."""
+        if self.hidden is not None:
+            return self.hidden
+        return _HIDDEN if self.solver == "search" else ()
+
+    @classmethod
+    def of(cls, preset: Preset, n_clusters: int, *, seed: int = 0, **given: Any) -> FitConfig:
+        """Return a preset in which every given value that is not None replaces the preset's own.
+
+        >>> config = FitConfig.of("paper", 10, max_steps=100, n_neighbors=None)
+        >>> config.pairs, config.n_neighbors, config.train.learning_rate, config.train.max_steps
+        ('uniform', 100, 0.0001, 100)
+        """
+        check_positive_int("n_clusters", n_clusters)
+        distil = replace(_DISTILLING, max_steps=max(_DISTILLING.max_steps, n_clusters))
+        if preset == "default":
+            config = cls(n_clusters)
+        elif preset == "paper":
+            config = cls(
+                n_clusters,
+                n_neighbors=100,
+                similarity="binary",
+                solver="train",
+                pairs="uniform",
+                n_init=1,
+                train=TrainConfig.paper(n_clusters),
+            )
+        else:
+            raise InvalidInputError(f"{preset=} must be 'default' or 'paper'.")
+        given = {name: value for name, value in given.items() if value is not None}
+        own = {field.name for field in fields(cls)}
+        steps = {"seed": seed} | {name: given.pop(name) for name in [*given] if name not in own}
+        train, distil = replace(config.train, **steps), replace(distil, **steps)
+        return replace(config, **given, train=train, distil=distil)
+
+
+def check_n_samples(n_samples: int, config: FitConfig) -> None:
+    """Refuse fewer rows than clusters."""
+    if n_samples < config.n_clusters:
+        raise InvalidInputError(f"{n_samples=} should be >= n_clusters={config.n_clusters}.")

@@ -1,0 +1,206 @@
+"""One fit from end to end: rows → neighbours → graph → partition → assigner → labels.
+
+No label takes part: of all partitions and starts, the one with the lowest objective is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import distributed
+
+from prcut.errors import InvalidInputError
+from prcut.graph.rows import as_features, gather_rows
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.pipeline.choose import ChosenGraph, choose_graph
+from prcut.pipeline.config import FitConfig, check_n_samples
+from prcut.pipeline.score import Score, score_labels
+from prcut.pipeline.settings import Solver
+from prcut.pipeline.starts import LazyStart, OnRecord, Start, Trainer
+from prcut.runtime.distributed import this_process
+from prcut.runtime.folder import Folder
+from prcut.runtime.progress import Step, StepLog
+from prcut.search.merge import MergeTree
+from prcut.search.partition import Partition, find_partition
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import assign_labels
+from prcut.training.batches import GatheredPairs, LabelledRows
+from prcut.training.pairs import GraphPairs, UniformPairs, WalkPairs
+from prcut.training.state import TrainState
+
+
+class Fit(NamedTuple):
+    """What a fit ends with.
+
+    Attributes
+    ----------
+    start : LazyStart
+        Makes ``assigner`` and ``state`` when they are first asked for.
+    labels : int64 array, shape (n_samples,), or None
+        The partition; None where the rows are on disk.
+    objective, ratio_cut : float
+        Of the partition on the graph.
+    cluster_sizes : int64 array, shape (n_clusters,)
+        Of the partition.
+    merge_tree : MergeTree or None
+        How the clusters merge further, and what each merge adds to the objective; None where a
+        cluster is empty, or where there are more than 4,096.
+    balance_weight : float
+        The weight that was given, or chosen.
+    solver : {"search", "train"}
+        The one whose partition was kept.
+    n_neighbors : int or None
+        None where the graph was given, or is on disk.
+    steps : tuple of Step
+        What the search did, with the seconds and the objective of each step.
+    """
+
+    start: LazyStart
+    labels: np.ndarray | None
+    objective: float
+    ratio_cut: float
+    cluster_sizes: np.ndarray
+    merge_tree: MergeTree | None
+    balance_weight: float
+    solver: Solver
+    n_neighbors: int | None = None
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def assigner(self) -> Assigner:
+        """The assigner, trained or distilled from the partition."""
+        return self.start().assigner
+
+    @property
+    def state(self) -> TrainState:
+        """Where training stopped."""
+        return self.start().state
+
+
+def fit_rows(
+    rows: Any,
+    config: FitConfig,
+    graph: SimilarityGraph | ChosenGraph | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: Folder | None = None,
+    on_record: OnRecord | None = None,
+    on_step: Callable[[Step], None] | None = None,
+    lazy: bool = False,
+) -> Fit:
+    """Cluster rows that fit in memory.
+
+    Parameters
+    ----------
+    rows : array, memory map, tensor or SciPy sparse matrix, shape (n_samples, n_features)
+    config : FitConfig
+    graph : SimilarityGraph or ChosenGraph, optional
+        Used in place of the neighbours of the rows.
+    device : device or str
+        Where the assigner is trained; the graph stays where it is.
+    checkpoint : Folder, optional
+        Training is saved here as it goes, and resumed from here.
+    on_record : callable, optional
+        Called with the number of the start and its newest training record.
+    on_step : callable, optional
+        Called with every step of the search as it ends.
+    lazy : bool
+        Distil a searched partition only when the assigner is asked for, from a copy of the rows;
+        the assigner is the same to the last bit.
+    """
+    check_n_samples(rows.shape[0], config)
+    log = StepLog(on_step)
+    chosen = choose_graph(rows, config, log) if graph is None else ChosenGraph.of(graph)
+    features = as_features(rows)
+    options = config, device, checkpoint, on_record
+    if config.solver == "search":
+        partition = _search(chosen, config, device, log)
+        labels, balance_weight = partition.labels, partition.balance_weight
+        lesson = _draw_lesson(features, labels, config, copy=lazy)
+        start = LazyStart(partial(_distil, lesson, balance_weight, options))
+        if not lazy:
+            start()
+    else:
+        balance_weight = config.training_balance
+        trainer = Trainer.of(features, *options)
+        start = LazyStart.of(_descend(chosen.graph, features, balance_weight, trainer))
+        labels = assign_labels(start().assigner, features)
+    score = score_labels(chosen.graph, labels, config.n_clusters, balance_weight)
+    kept = balance_weight, config.solver, chosen.n_neighbors
+    return Fit(start, labels, *score, *kept, tuple(log))
+
+
+def _search(
+    chosen: ChosenGraph, config: FitConfig, device: torch.device | str, log: StepLog
+) -> Partition:
+    """Search the partition in the first process, and give it to all others."""
+    n_samples = chosen.graph.n_samples
+    if not chosen.graph.degree.any():
+        raise InvalidInputError(
+            f"the graph of {n_samples=} rows has no edges, so there is nothing to cut; "
+            "raise n_neighbors or check the similarities."
+        )
+    rank, world_size = this_process()
+    if rank == 0:
+        partition = find_partition(
+            chosen.graph,
+            config.n_clusters,
+            balance_weight=config.balance_weight,
+            n_init=config.n_starts,
+            seed=config.seed,
+            quick=chosen.quick,
+            n_jobs=config.n_threads,
+            log=log,
+        )
+    else:
+        partition = Partition(np.zeros(n_samples, np.int64), 0.0)
+    if world_size == 1:
+        return partition
+    labels = torch.from_numpy(partition.labels).to(device)
+    balance_weight = torch.tensor([partition.balance_weight], dtype=torch.float64).to(device)
+    for values in (labels, balance_weight):
+        distributed.broadcast(values, src=0)
+    return partition._replace(labels=labels.cpu().numpy(), balance_weight=balance_weight.item())
+
+
+def _draw_lesson(features: Any, labels: np.ndarray, config: FitConfig, copy: bool) -> LabelledRows:
+    """Return what is distilled: all rows, or at random as many as distillation looks at."""
+    n_samples, n_seen = len(labels), config.distil.max_steps * config.distil.batch_size
+    if n_samples > n_seen:
+        rows = np.sort(np.random.default_rng(config.seed).choice(n_samples, n_seen, replace=False))
+        features, labels = gather_rows(features, torch.from_numpy(rows)), labels[rows]
+    elif copy:  # the caller may change the rows before they are distilled
+        features = features.clone() if isinstance(features, torch.Tensor) else features.copy()
+    return LabelledRows(features, torch.tensor(labels))
+
+
+def _distil(lesson: LabelledRows, balance_weight: float, options: tuple[Any, ...]) -> Start:
+    """Train an assigner to give every row its cluster, by cross-entropy."""
+    trainer = Trainer.of(lesson.features, *options)
+    # its checkpoint names the weight, although nothing is balanced here
+    return trainer.train(lesson, replace(trainer.config.distil, balance_weight=balance_weight))
+
+
+def _descend(
+    graph: SimilarityGraph, features: Any, balance_weight: float, trainer: Trainer
+) -> Start:
+    """Train assigners on the expected ratio cut, as the paper does; return the best start."""
+    config = trainer.config
+    descent = replace(config.train, balance_weight=balance_weight)
+    sampler: GraphPairs
+    if config.pairs == "uniform":
+        descent = replace(descent, batch_size=min(descent.batch_size, graph.n_samples))
+        sampler = UniformPairs(graph)
+    else:
+        sampler = WalkPairs(graph, n_steps=config.walk_length)
+
+    def score(assigner: Assigner) -> Score:
+        labels = assign_labels(assigner, features)
+        return score_labels(graph, labels, config.n_clusters, balance_weight)
+
+    return trainer.train_starts(GatheredPairs(sampler, features), descent, score)

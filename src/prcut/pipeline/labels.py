@@ -1,0 +1,301 @@
+"""Clusters of every row as Parquet: one file per file of the data, in constant memory.
+
+::
+
+    a.parquet  b.parquet    the id column (or ``row``), ``label``, ``confidence``
+    _prcut/                 plan and records, under a name that readers of Parquet skip
+
+A file is written under a temporary name and renamed; files that an earlier run finished are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.runtime.distributed import choose_device
+from prcut.runtime.engine import Engine, LocalEngine, read_ahead
+from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.parquet_source import ParquetSource, SourceFile
+from prcut.runtime.progress import Progress
+from prcut.runtime.sources import Source, open_source, rows_per_read
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import check_numbers, row_chunks
+from prcut.training.assigner.tree import LevelAssigner
+
+_FORMAT = 1
+# holds the plan and the records
+STATE_FOLDER = "_prcut"
+# rows of a file made from an array, and of a row group
+_FILE_ROWS, _GROUP_ROWS = 2**23, 2**18
+
+
+class LabelFiles(NamedTuple):
+    """What :func:`assign_parquet` has written; an earlier run had finished ``n_kept`` files."""
+
+    path: str
+    n_samples: int
+    n_files: int
+    n_kept: int
+
+
+def assign_parquet(
+    assigner: Assigner | LevelAssigner,
+    data: Any,
+    path: str | Path,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    top: int = 0,
+    device: str = "auto",
+    engine: Engine | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> LabelFiles:
+    """Write the cluster of every row of ``data``, or finish what an earlier run began.
+
+    Columns are the ids under their own name (without an id column ``row``, int64, counted through
+    all files), ``label`` int32 and ``confidence`` float32, the probability of that cluster; with
+    ``top`` also ``clusters`` and ``probs``, lists of that many, the most probable first.
+
+    Parameters
+    ----------
+    assigner : Assigner or LevelAssigner
+    data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
+        See :func:`prcut.runtime.sources.open_source`, also for ``column`` and ``id_column``.
+    path : str or path
+        A new or empty folder, local or a URI; files are named as those of the data.
+    top : int
+        Number of clusters to write for every row, with their probabilities.
+    device : str
+    engine : Engine, optional
+        Where tasks run; by default in this process.
+    on_progress : callable, optional
+        Called with a :class:`prcut.runtime.progress.Progress` after every few thousand rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = assign_parquet(Assigner(4, 3), rows, folder, device="cpu")
+    ...     pq.read_table(folder).schema.names
+    ['row', 'label', 'confidence']
+    """
+    source = open_source(data, column=column, id_column=id_column)
+    folder = Folder(path)
+    _check(assigner, source, folder, top)
+    assigner = assigner.float().to(choose_device(device)).eval()
+    files = source.files if isinstance(source, ParquetSource) else _array_files(source)
+    plan = {
+        "kind": "labels",
+        "format": _FORMAT,
+        "model": _checksum(assigner),
+        "fingerprint": source.fingerprint,
+        "column": getattr(source, "column", None),
+        "id_column": getattr(source, "id_column", None),
+        "top": top,
+        "files": [file.name for file in files],
+    }
+    job = _Job(folder, assigner, source, files, top, plan_key(plan))
+    job.state.start(plan)
+    folder.clear_unfinished()
+    n_kept = sum(_is_finished(job, number) for number in range(len(files)))
+    engine, write = engine or LocalEngine(), partial(_write_file, job)
+    engine.run("assign", write, len(files), total=source.n_samples, on_progress=on_progress)
+    sizes = {"n_samples": source.n_samples, "n_files": len(files)}
+    job.state.write_json("manifest.json", {"key": job.key, "plan": plan, **sizes})
+    return LabelFiles(str(path), **sizes, n_kept=n_kept)
+
+
+def _check(assigner: Assigner | LevelAssigner, source: Source, folder: Folder, top: int) -> None:
+    if not isinstance(assigner, Assigner | LevelAssigner):
+        raise InvalidInputError(
+            f"the model is a {type(assigner).__name__}, which cannot assign new rows; fit one "
+            "with features."
+        )
+    if source.n_features != assigner.n_features:
+        raise InvalidInputError(
+            f"data has n_features={source.n_features} columns, the model was fitted to "
+            f"{assigner.n_features}."
+        )
+    if isinstance(top, bool) or not 0 <= top <= assigner.n_clusters:
+        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={assigner.n_clusters}.")
+    if top and isinstance(assigner, LevelAssigner):
+        raise InvalidInputError(f"{top=} must be 0 for a model of levels: it gives one cluster.")
+    id_column = getattr(source, "id_column", None)
+    if id_column in ("label", "confidence", "clusters", "probs"):
+        raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
+    folder.check_is_no_file()
+    inside = folder.names(folders=True)
+    if inside and STATE_FOLDER not in inside:  # the data themselves may be there
+        raise InvalidInputError(
+            f"{folder.path} holds other files; choose a new or empty folder for the labels."
+        )
+
+
+def _checksum(assigner: Assigner | LevelAssigner) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(assigner.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _array_files(source: Source) -> list[SourceFile]:
+    starts = range(0, max(1, source.n_samples), _FILE_ROWS)
+    return [
+        SourceFile(f"part-{number:05d}.parquet", start, min(start + _FILE_ROWS, source.n_samples))
+        for number, start in enumerate(starts)
+    ]
+
+
+class _Job(NamedTuple):
+    """What every task needs to know."""
+
+    folder: Folder
+    assigner: Assigner | LevelAssigner
+    source: Source
+    files: list[SourceFile]
+    top: int
+    key: str
+
+    @property
+    def state(self) -> Folder:
+        """Folder of the plan and the records."""
+        return self.folder / STATE_FOLDER
+
+    def target(self, number: int) -> tuple[Folder, str]:
+        """Return the folder and the name of a file, at the depth it has in the data."""
+        folder, path = self.folder, PurePosixPath(self.files[number].name)
+        for name in path.parent.parts:
+            folder = folder / name
+        return folder, path.name
+
+    def record(self, number: int, size: int | None) -> tuple[str, dict[str, Any]]:
+        """Return the name and the content of the record of a finished file."""
+        content = {"key": self.key, "name": self.files[number].name, "size": size}
+        return f"file-{number:05d}.json", content
+
+
+def _is_finished(job: _Job, number: int) -> bool:
+    folder, name = job.target(number)
+    record, expected = job.record(number, folder.size(name))
+    try:
+        return job.state.exists(record) and bool(job.state.read_json(record) == expected)
+    except CorruptFileError:
+        return False
+
+
+def _write_file(job: _Job, number: int, advance: Callable[[int], None]) -> None:
+    file = job.files[number]
+    if _is_finished(job, number):
+        return advance(file.stop - file.start)
+    folder, name = job.target(number)
+    written = folder.write_bytes(name, _encode(job, file, advance))
+    return job.state.write_json(*job.record(number, written["size"]))
+
+
+def _encode(job: _Job, file: SourceFile, advance: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the bytes of a Parquet file, a row group at a time."""
+    sink, schema = _Sink(), _schema(job)
+    with pq.ParquetWriter(pa.PythonFile(sink, "w"), schema) as writer:
+        group: list[pa.RecordBatch] = []
+        for batch in _batches(job, file, schema):
+            group.append(batch)
+            advance(len(batch))
+            if sum(map(len, group)) >= _GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(group))
+                group.clear()
+                yield sink.drain()
+        if group:
+            writer.write_table(pa.Table.from_batches(group))
+    yield sink.drain()
+
+
+class _Sink(io.BytesIO):
+    """A file that hands on what is written to it."""
+
+    _n_drained = 0
+
+    def tell(self) -> int:
+        return self._n_drained + super().tell()
+
+    def drain(self) -> bytes:
+        """Return what was written since the last call, and forget it."""
+        content = self.getvalue()
+        self._n_drained += len(content)
+        self.seek(0)
+        self.truncate()
+        return content
+
+
+def _schema(job: _Job) -> pa.Schema:
+    name, kind = getattr(job.source, "id_column", None), getattr(job.source, "id_type", None)
+    ids = (name, kind) if name else ("row", pa.int64())
+    ranked = [
+        ("clusters", pa.list_(pa.int32(), job.top)),
+        ("probs", pa.list_(pa.float32(), job.top)),
+    ]
+    columns = [ids, ("label", pa.int32()), ("confidence", pa.float32())]
+    return pa.schema(columns + (ranked if job.top else []))
+
+
+def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with closing(read_ahead(_read(job.source, file))) as row_ranges:
+        for start, features, ids in row_ranges:
+            label, confidence, *lists = _assign(job.assigner, features, job.top, start)
+            columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
+            columns += [
+                pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
+                for values in lists
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _read(source: Source, file: SourceFile) -> Iterator[tuple[int, np.ndarray, pa.Array]]:
+    """Yield the first row, the features and the ids of successive row ranges of a file."""
+    step = rows_per_read(source)
+    for start in range(file.start, file.stop, step):
+        stop = min(start + step, file.stop)
+        ids = source.read_ids(start, stop)
+        yield start, source.read(start, stop), pa.array(range(start, stop)) if ids is None else ids
+
+
+@torch.inference_mode()
+def _assign(
+    assigner: Assigner | LevelAssigner, features: np.ndarray, top: int, first_row: int
+) -> list[np.ndarray]:
+    """Return label and confidence of every row and, with ``top``, its clusters and their probs."""
+    chunks = []
+    for rows, chunk in row_chunks(assigner, features):
+        if isinstance(assigner, LevelAssigner):
+            leaf, confidence = assigner.walk(chunk)
+            chunks.append([leaf.int(), confidence])
+        else:
+            chunks.append(_rank(assigner(chunk), top))
+        check_numbers(chunks[-1][1], first_row + rows.start)
+    return [torch.cat(column).cpu().numpy() for column in zip(*chunks, strict=True)]
+
+
+def _rank(logits: Tensor, top: int) -> list[Tensor]:
+    """Return the columns of :func:`_assign`; the logits are overwritten."""
+    values, clusters = logits.topk(top, 1) if top else logits.max(1, keepdim=True)
+    # the largest probability is 1 / Σ exp(logit − largest): no table of probabilities is kept
+    total = logits.sub_(values[:, :1]).exp_().sum(1)
+    label, confidence = clusters[:, 0].int(), total.reciprocal()
+    if not top:
+        return [label, confidence]
+    probs = (values - values[:, :1]).exp_() / total[:, None]
+    return [label, confidence, clusters.int(), probs]

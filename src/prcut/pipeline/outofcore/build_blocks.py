@@ -1,0 +1,326 @@
+"""Building blocks: rows are sent to their nearest coarse cells, then each block finds neighbours.
+
+Each file is whole or absent and each step is skipped where its result is valid: running a killed
+build again finishes it with the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.neighbors import Metric, draw_anchors, find_neighbors
+from prcut.numerics.validation import check_positive_int
+from prcut.pipeline.outofcore.blocks import BLOCKS_FORMAT, Blocks
+from prcut.pipeline.outofcore.cells import nearest_cells, train_centroids
+from prcut.pipeline.outofcore.sizes import LARGEST_BLOCK, anchor_fraction
+from prcut.runtime.engine import Engine, LocalEngine
+from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.progress import Progress
+from prcut.runtime.shuffle import bucket_counts, gather, is_scattered, scatter
+from prcut.runtime.sources import Source, cut_row_ranges, open_source, rows_per_read, sample_rows
+
+# rows to train centroids on
+_TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """Options of :func:`build_blocks`.
+
+    Parameters
+    ----------
+    block_rows : int
+        Mean number of core rows per block; none has more than twice as many.
+    halo : int
+        Cells in which a row is a candidate, its own included. Work and disk grow with it, and so
+        does the fraction of the true neighbours that are found: more cells need more.
+    anchors : float in (0, 1], optional
+        Fraction of the core rows that look for neighbours (any row can be found). By default all up
+        to a million rows; beyond, a million or a tenth, whichever is more.
+    recall : float
+        Fraction of the neighbours inside a block that its search must find.
+    """
+
+    n_neighbors: int = 15
+    metric: Metric = "euclidean"
+    block_rows: int = 100_000
+    halo: int = 4
+    anchors: float | None = None
+    recall: float = 0.98
+    seed: int = 0
+
+    @property
+    def max_core_rows(self) -> int:
+        """Largest number of core rows a block may have."""
+        return 2 * self.block_rows
+
+    @property
+    def max_rows(self) -> int:
+        """Largest number of rows a block may have with its halo."""
+        return max(self.max_core_rows, int(LARGEST_BLOCK * self.halo * self.block_rows))
+
+    def __post_init__(self) -> None:
+        for name in ("n_neighbors", "block_rows", "halo"):
+            check_positive_int(name, getattr(self, name))
+        if self.anchors is not None and not 0 < self.anchors <= 1:
+            raise InvalidInputError(f"anchors={self.anchors} must be in (0, 1].")
+
+
+def build_blocks(
+    data: Any,
+    path: str | Path,
+    config: BlockConfig | None = None,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    filesystem: Any = None,
+    engine: Engine | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Blocks:
+    """Build the blocks of ``data`` in the folder ``path``, or finish what an earlier run began.
+
+    Parameters
+    ----------
+    data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
+        See :func:`prcut.runtime.sources.open_source`, also for ``column``, ``id_column`` and
+        ``filesystem``. It is streamed; memory holds 16 MB of it, or one block.
+    path : str or path
+        A folder of its own, local or a URI of any pyarrow filesystem.
+    config : BlockConfig
+    engine : Engine, optional
+        Where tasks run; by default in this process.
+    on_progress : callable, optional
+        Called with a :class:`prcut.runtime.progress.Progress` after every task.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 8)).astype(np.float32)
+    >>> config = BlockConfig(n_neighbors=5, block_rows=250)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     blocks = build_blocks(rows, folder, config)
+    ...     sum(block["n_core"] for block in blocks.records) == 1000
+    True
+    """
+    source = open_source(data, column=column, id_column=id_column, filesystem=filesystem)
+    if source.n_samples == 0 or source.n_features == 0:
+        raise InvalidInputError(
+            f"data has n_samples={source.n_samples} rows and n_features={source.n_features} "
+            "columns, expected at least one of each."
+        )
+    has_ids, cuts = source.read_ids(0, 1) is not None, cut_row_ranges(source, rows_per_read(source))
+    plan = _Plan(config or BlockConfig(), source, has_ids, cuts)
+    folder = Folder(path)
+    folder.start(plan.to_json())
+    exchange = folder / "exchange"
+    if not _is_finished(folder, plan):
+        engine = engine or LocalEngine()
+        options: dict[str, Any] = {"total": source.n_samples, "on_progress": on_progress}
+        centroids = _make_centroids(folder, plan)
+        scatter_range = partial(_scatter_range, exchange, plan, centroids)
+        engine.run("scatter", scatter_range, plan.n_ranges, **options)
+        layout = _layout(bucket_counts(exchange, plan.n_ranges), plan.config)
+        gather_block = partial(_gather_block, folder, exchange, plan, layout)
+        engine.run("gather", gather_block, len(layout), **options)
+        _write_manifest(folder, plan, len(layout))
+    exchange.delete()
+    return Blocks(folder)
+
+
+class _Plan(NamedTuple):
+    """What every step needs to know; the key changes with any of it."""
+
+    config: BlockConfig
+    source: Source
+    has_ids: bool
+    cuts: np.ndarray
+
+    @property
+    def key(self) -> str:
+        return plan_key(self.to_json())
+
+    @property
+    def n_ranges(self) -> int:
+        return len(self.cuts) - 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": BLOCKS_FORMAT,
+            "config": asdict(self.config),
+            "n_samples": self.source.n_samples,
+            "n_features": self.source.n_features,
+            "dtype": self.source.dtype.name,
+            "fingerprint": self.source.fingerprint,
+            "has_ids": self.has_ids,
+            # a resumed run must cut the rows where the first one did
+            "cuts": plan_key(self.cuts.tolist()),
+        }
+
+
+def _is_finished(folder: Folder, plan: _Plan) -> bool:
+    return folder.exists("manifest.json") and all(
+        (folder / record["name"]).is_sealed("block.json", plan.key)
+        for record in Blocks(folder).records
+    )
+
+
+def _write_manifest(folder: Folder, plan: _Plan, n_blocks: int) -> None:
+    names = map(_name, range(n_blocks))
+    records = [{"name": name, **(folder / name).read_json("block.json")} for name in names]
+    found = sum(record["n_core"] for record in records)
+    if found != plan.source.n_samples:
+        raise CorruptFileError(f"{folder} holds {found} core rows of {plan.source.n_samples}.")
+    made = {"key": plan.key, "plan": plan.to_json(), "prcut": version("prcut")}
+    folder.write_json("manifest.json", {**made, "blocks": records})
+
+
+def _name(number: int) -> str:
+    return f"block-{number:05d}"
+
+
+# -- rows to cells ---------------------------------------------------------------------------
+
+
+def _make_centroids(folder: Folder, plan: _Plan) -> np.ndarray:
+    """Train one centroid per cell on a sample, once."""
+    if not folder.is_sealed("centroids.json", plan.key):
+        n_samples = plan.source.n_samples
+        n_cells = -(-n_samples // plan.config.block_rows)
+        n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
+        sample = sample_rows(plan.source, n_train, [plan.config.seed, 0])
+        limit = plan.config.max_core_rows * len(sample) / n_samples
+        centroids = train_centroids(sample, n_cells, limit, plan.config.metric, plan.config.seed)
+        folder.seal("centroids.json", {"centroids.npy": centroids}, {"key": plan.key})
+    return folder.read_array("centroids.npy")
+
+
+def _scatter_range(
+    exchange: Folder,
+    plan: _Plan,
+    centroids: np.ndarray,
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Send the rows of a row range to their nearest cells.
+
+    A bucket is a cell and the rank of that cell among the nearest of a row.
+    """
+    start, stop = plan.cuts[number : number + 2].tolist()
+    if not is_scattered(exchange, number, plan.key):
+        features = plan.source.read(start, stop)
+        columns = {"features": features, "rows": np.arange(start, stop)}
+        if (ids := plan.source.read_ids(start, stop)) is not None:
+            columns["ids"] = _plain_ids(ids)
+        halo = plan.config.halo
+        n_nearest = min(halo, len(centroids))
+        cells = nearest_cells(centroids, features, n_nearest, plan.config.metric)
+        bucket = halo * cells + np.arange(n_nearest)
+        copies = np.repeat(np.arange(stop - start), n_nearest)
+        scatter(exchange, number, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
+    advance(stop - start)
+
+
+def _plain_ids(ids: Any) -> np.ndarray:
+    """Return ids that can be mapped: integers unchanged, strings as UTF-8 bytes of fixed width."""
+    array: np.ndarray = ids.to_numpy(zero_copy_only=False)
+    return array if array.dtype.kind in "iu" else np.char.encode(array.astype(np.str_), "utf-8")
+
+
+# -- cells to blocks -------------------------------------------------------------------------
+
+
+# (bucket, start, step): every step-th row of a bucket, beginning with row start
+_Slice = tuple[int, int, int]
+
+
+def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Slice]]:
+    """Choose the slices of buckets that make up every block, its core first.
+
+    No block has more than twice the mean number of core rows, nor more than 1.5 times the mean
+    number of rows in all; otherwise the largest block, and the memory, would grow with the data. A
+    cell with too many core rows is dealt out to several blocks: that concerns only cells k-means
+    could not split, such as thousands of copies of one row. If a halo is too large, its nearest
+    ranks are kept.
+    """
+    layout = []
+    for cell, ranks in enumerate(count.reshape(-1, config.halo).tolist()):
+        n_blocks = -(-ranks[0] // config.max_core_rows)
+        for number in range(n_blocks):
+            slices, room = [], config.max_rows
+            for rank, n_rows in enumerate(ranks):
+                if n_rows == 0 or room <= 0:
+                    continue
+                step = max(n_blocks, -(-n_rows // room))
+                slices.append((config.halo * cell + rank, number % step, step))
+                room -= -(-n_rows // step)
+            layout.append(slices)
+    return layout
+
+
+def _gather_block(
+    folder: Folder,
+    exchange: Folder,
+    plan: _Plan,
+    layout: list[list[_Slice]],
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Collect a block's rows and find the neighbours of its anchors."""
+    block = folder / _name(number)
+    if not block.is_sealed("block.json", plan.key):
+        _make_block(block, exchange, plan, layout[number], number)
+    advance(int(block.read_json("block.json")["n_core"]))
+
+
+def _make_block(
+    block: Folder, exchange: Folder, plan: _Plan, slices: list[_Slice], number: int
+) -> None:
+    config = plan.config
+    columns = ["rows", "features", *(["ids"] if plan.has_ids else [])]
+    core, *halo = (gather(exchange, plan.n_ranges, columns, *one) for one in slices)
+    n_core = len(core["rows"])
+    features = np.concatenate([ranked.pop("features") for ranked in (core, *halo)])
+    fraction = config.anchors or anchor_fraction(plan.source.n_samples)
+    anchors = draw_anchors(n_core, fraction, np.random.default_rng([config.seed, 1, number]))
+    neighbors, distances, recall = _find_neighbors(features, anchors, config)
+    arrays = {
+        "rows.npy": np.concatenate([ranked["rows"] for ranked in (core, *halo)]),
+        "features.npy": features,
+        "anchors.npy": anchors.astype(np.int32),
+        "neighbors.npy": neighbors,
+        "distances.npy": distances,
+    }
+    if plan.has_ids:
+        arrays["ids.npy"] = core["ids"]
+    content = {
+        "key": plan.key,
+        "cell": slices[0][0] // config.halo,
+        "n_core": n_core,
+        "n_halo": len(features) - n_core,
+        "n_anchors": len(anchors),
+        "recall": round(float(recall), 4),
+    }
+    block.seal("block.json", arrays, content)
+
+
+def _find_neighbors(
+    features: np.ndarray, anchors: np.ndarray, config: BlockConfig
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return neighbours, -1 where there are too few rows, their distances, and the recall."""
+    neighbors = np.full((len(anchors), config.n_neighbors), -1, np.int32)
+    distances = np.full(neighbors.shape, np.inf, np.float32)
+    n_found = min(config.n_neighbors, len(features) - 1)
+    if n_found == 0:
+        return neighbors, distances, 1.0
+    options: dict[str, Any] = {"metric": config.metric, "recall": config.recall}
+    found = find_neighbors(features, n_found, rows=anchors, seed=config.seed, **options)
+    neighbors[:, :n_found], distances[:, :n_found] = found.indices, found.distances
+    return neighbors, distances, found.recall

@@ -1,0 +1,71 @@
+"""Coarse cells: centroids trained on a sample of rows, and the cells nearest to a row."""
+
+import numpy as np
+
+from prcut.graph.neighbors import Metric
+
+_ITERATIONS = 10
+_SPLITTING_ROUNDS = 5
+
+
+def train_centroids(
+    sample: np.ndarray, n_cells: int, limit: float, metric: Metric, seed: int
+) -> np.ndarray:
+    """Train k-means centroids, and split cells that hold more than ``limit`` rows of the sample.
+
+    There are at least ``n_cells``. One of copies of one row cannot be split and stays as it is.
+    """
+    sample = _prepare(sample, metric)
+    centroids = _kmeans(sample, n_cells, seed)
+    for _ in range(_SPLITTING_ROUNDS):
+        cell = _nearest(centroids, sample, 1)[:, 0]
+        count = np.bincount(cell, minlength=len(centroids))
+        large = np.flatnonzero(count > limit)
+        if not len(large):
+            break
+        all_centroids = [np.delete(centroids, large, axis=0)]
+        for number in large:
+            # to the mean size, half of the limit
+            n_split = min(int(np.ceil(2 * count[number] / limit)), int(count[number]))
+            all_centroids.append(_kmeans(sample[cell == number], n_split, seed))
+        centroids = np.concatenate(all_centroids)
+    return centroids
+
+
+def nearest_cells(
+    centroids: np.ndarray, rows: np.ndarray, count: int, metric: Metric
+) -> np.ndarray:
+    """Find the ``count`` nearest cells of every row, nearest first, shape (n_rows, count)."""
+    return _nearest(centroids, _prepare(rows, metric), count)
+
+
+def _prepare(rows: np.ndarray, metric: Metric) -> np.ndarray:
+    """Convert rows to single precision, and to unit length where the metric compares directions."""
+    rows = np.ascontiguousarray(rows, np.float32)
+    if metric != "euclidean":
+        length = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rows / np.where(length == 0, 1, length)
+    return rows
+
+
+def _kmeans(rows: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
+    import faiss
+
+    if n_cells == 1:
+        mean: np.ndarray = rows.mean(0, keepdims=True)
+        return mean
+    # FAISS prints a warning below 39 rows per centroid, which a caller can do nothing about
+    kmeans = faiss.Kmeans(
+        rows.shape[1], n_cells, niter=_ITERATIONS, seed=seed, min_points_per_centroid=1
+    )
+    kmeans.train(rows)
+    return np.asarray(kmeans.centroids)
+
+
+def _nearest(centroids: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    import faiss
+
+    index = faiss.IndexFlatL2(centroids.shape[1])
+    index.add(centroids)
+    cells: np.ndarray = index.search(rows, count)[1]
+    return cells

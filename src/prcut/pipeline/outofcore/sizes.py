@@ -1,0 +1,60 @@
+"""How many rows fit in memory, and how many a block or a sample gets."""
+
+from __future__ import annotations
+
+# measured: neighbours, weights, both directions and the copies made while they are joined
+_BYTES_PER_LINK = 100
+# a smaller block finds too few of the true neighbours; a larger one gains nothing
+_MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
+# rows of the largest block with its halo, relative to the mean
+LARGEST_BLOCK = 1.5
+# rows that a sample needs per cluster to distinguish the clusters
+SAMPLE_PER_CLUSTER = 200
+# a sample that is searched in place of all rows: wanted rows, fewest rows whatever the memory, and
+# the largest number of neighbours that its search may try
+_SAMPLE_ROWS, _MIN_SAMPLE_ROWS, _SAMPLE_NEIGHBORS = 2**18, 2**14, 100
+
+
+def bytes_in_memory(
+    n_samples: int, n_features: int, itemsize: int, n_neighbors: int, *, n_processes: int = 1
+) -> int:
+    """Bound the bytes of features, neighbours and graph while the graph is built.
+
+    Every process holds the features, one of them also the search's copy in float32.
+
+    >>> bytes_in_memory(1_000_000, 128, 4, 15) / 1e9
+    2.524
+    """
+    row = n_features * (n_processes * itemsize + 4) + n_neighbors * _BYTES_PER_LINK
+    return n_samples * row
+
+
+def choose_block_rows(
+    memory: int, n_features: int, itemsize: int, n_neighbors: int, halo: int
+) -> int:
+    """Choose the rows of a block: the largest one with its halo takes at most ``memory`` bytes.
+
+    >>> choose_block_rows(8 * 10**9, 128, 4, 15, halo=4)
+    100000
+    >>> choose_block_rows(10**9, 128, 4, 15, halo=4)
+    81859
+    """
+    # rows with their halo are read, joined and searched; core rows may be twice the mean
+    rows = max(2.0, LARGEST_BLOCK * halo) * n_features * (2 * itemsize + 4)
+    row = int(rows + 2 * n_neighbors * _BYTES_PER_LINK)
+    least = max(_MIN_BLOCK_ROWS, 10 * n_neighbors)
+    return max(least, min(_MAX_BLOCK_ROWS, memory // row))
+
+
+def choose_sample_rows(
+    memory: int, n_samples: int, n_features: int, itemsize: int, n_clusters: int
+) -> int:
+    """Choose the rows of a sample that, with its graph, takes at most ``memory`` bytes."""
+    wanted = max(_SAMPLE_ROWS, SAMPLE_PER_CLUSTER * n_clusters)
+    row = bytes_in_memory(1, n_features, itemsize, _SAMPLE_NEIGHBORS)
+    return min(n_samples, max(_MIN_SAMPLE_ROWS, n_clusters, min(wanted, memory // row)))
+
+
+def anchor_fraction(n_samples: int) -> float:
+    """Return the fraction of the rows that look for neighbours: a million, or a tenth if more."""
+    return min(1.0, max(0.1, 1e6 / n_samples))

@@ -1,0 +1,336 @@
+"""A fit as a folder: every stage writes its files and is skipped where they are valid.
+
+::
+
+    plan.json         what is fitted to what, and whether in memory or on disk
+    graph/            in memory: the graph, mapped while it is trained on
+    blocks/ pairs/    on disk: blocks of the graph, and pairs drawn from them
+    sample/           on disk: a run in memory on a sample of the rows
+    checkpoint/       every start as it is trained
+    model/            the assigner that was kept
+    history.parquet   its training, a row per ten steps
+    result.json       written last: scores, sizes, seconds
+
+Calling a killed run again resumes it, with the same numbers. Under torch.distributed the first
+process writes and the others wait; the folder must be one that all of them see.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.build import build_graph
+from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
+from prcut.pipeline.choose import ChosenGraph, choose_graph
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.fit import Fit, fit_rows
+from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.outofcore.build_blocks import build_blocks
+from prcut.pipeline.outofcore.fit_shards import fit_shards
+from prcut.pipeline.outofcore.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.pipeline.run_folder import RUN_FORMAT, Mode, RunResult, read_result, save_result
+from prcut.pipeline.run_plan import (
+    GraphConfig,
+    RunPlan,
+    check_fit,
+    check_names,
+    choose_mode,
+    describe_run,
+    open_plan,
+    usable_memory,
+    write_plan,
+)
+from prcut.pipeline.starts import OnRecord, Start
+from prcut.runtime.distributed import choose_device, this_process
+from prcut.runtime.engine import Engine, LocalEngine
+from prcut.runtime.folder import Folder, absolute_path
+from prcut.runtime.progress import Progress, StatusWriter, training_progress
+from prcut.runtime.sources import open_source, read_all, sample_rows
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.saved import load_model
+from prcut.training.checkpoint import load_checkpoint
+from prcut.training.state import Record, TrainState
+
+_LOG = logging.getLogger(__name__)
+# pairs on disk: as many as training sees, within these numbers per anchor
+_PAIRS_PER_ANCHOR = 4, 32
+
+
+def fit_run(
+    data: Any,
+    path: str | Path,
+    config: FitConfig,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | None = None,
+    device: str = "auto",
+    engine: Engine | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_record: OnRecord | None = None,
+) -> RunResult:
+    """Fit an assigner in the folder ``path``, or resume what an earlier call began.
+
+    Parameters
+    ----------
+    data : Source, array, or path or URI of a .npy file, a Parquet file, or a folder of Parquet
+        See :func:`prcut.runtime.open_source`, also for ``column`` and ``id_column``.
+    path : str or path
+        A folder of its own, local or a URI of any pyarrow filesystem.
+    config : FitConfig
+    memory : int, optional
+        Bytes that data and graph may take, by default 0.6 of the free ones. What needs more goes
+        through blocks and pairs on disk.
+    device : str
+        ``"auto"`` is CUDA where there is one.
+    engine : Engine, optional
+        Runs the tasks of blocks, pairs and training, by default in this process. Another engine,
+        such as :class:`prcut.runtime.RayEngine`, works on disk, and all of its processes must see
+        ``data`` and ``path``.
+    on_progress, on_record : callables, optional
+        Called with the :class:`~prcut.runtime.Progress` of a stage, and with the number of a start
+        and its newest training record where training runs in this process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+    >>> config = FitConfig.of("default", 2, n_neighbors=8, max_steps=50, n_init=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fit_run(rows, folder, config, device="cpu")
+    >>> result.mode, result.n_samples, result.used_clusters
+    ('memory', 100, 2)
+    """
+    source = open_source(data, column=column, id_column=id_column)
+    check_fit(source, config)
+    is_local = engine is None or isinstance(engine, LocalEngine)
+    if is_local:
+        choose_device(device)  # refuse a wrong one before anything is made
+    elif source.path is None:
+        raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
+    where = absolute_path(path)
+    if _is_leader():
+        write_plan(where, source, config, memory, on_disk=not is_local)
+    _wait()
+    if (earlier := read_result(where)) is not None:
+        _LOG.info("%s is finished already", where)
+        return earlier
+    plan = open_plan(where, source, config, device)
+    engine = engine or LocalEngine()
+    seconds: dict[str, float] = {}
+    if plan.mode == "disk":
+        _prepare_disk(plan, engine, StatusWriter(where).also(on_progress), seconds)
+    engine.train(partial(_train, plan, seconds, on_record if is_local else None))
+    result = read_result(where)
+    if result is None:
+        raise CorruptFileError(f"{where}/result.json is missing after training; run again.")
+    if _is_leader():
+        plan.folder.clear_unfinished()  # of nodes that were killed
+    return result
+
+
+def graph_run(
+    data: Any,
+    path: str | Path,
+    config: GraphConfig,
+    *,
+    column: str | None = None,
+    memory: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Mode:
+    """Build the graph alone: a graph or, where it would not fit in memory, blocks in ``path``.
+
+    Parameters are those of :func:`fit_run`. The folder is read by :func:`prcut.graph.load_graph` or
+    :func:`prcut.pipeline.open_blocks`.
+
+    Returns
+    -------
+    {"memory", "disk"}
+        Where the graph was built: a graph folder, or blocks.
+    """
+    source = open_source(data, column=column)
+    check_names(config)
+    folder = Folder(path)
+    if folder.names() and not folder.exists("plan.json"):
+        raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
+    mode, block_rows = _earlier_mode(folder) or choose_mode(source, config, usable_memory(memory))
+    if mode == "disk":
+        build_blocks(source, path, config.blocks(block_rows), on_progress=on_progress)
+        return mode
+    settings, key = config._asdict(), config.key(source)
+    folder.start({**settings, "fingerprint": source.fingerprint, "format": RUN_FORMAT})
+    if not folder.is_sealed(GRAPH_RECORD, key):
+        save_graph(folder, build_graph(read_all(source), **settings), {"key": key, **settings})
+    return mode
+
+
+def _earlier_mode(folder: Folder) -> tuple[Mode, int] | None:
+    """Return what :func:`choose_mode` chose when an earlier call began."""
+    if not folder.exists("plan.json"):
+        return None
+    plan = folder.read_json("plan.json")
+    return ("disk", int(plan["config"]["block_rows"])) if "config" in plan else ("memory", 0)
+
+
+# -- on disk: blocks, pairs, and the partition of a sample -----------------------------------------
+
+
+def _prepare_disk(
+    plan: RunPlan,
+    engine: Engine,
+    on_progress: Callable[[Progress], None],
+    seconds: dict[str, float],
+) -> None:
+    """Build the blocks, draw the pairs and fit a sample."""
+    with _timed(seconds, "graph"):
+        if _is_leader():
+            _build_pairs(plan, {"engine": engine, "on_progress": on_progress})
+        _wait()
+    if plan.config.solver == "search":
+        with _timed(seconds, "sample"):
+            shown, n_rows = on_progress if _is_leader() else None, plan.sample_rows
+            engine.run("sample", partial(_fit_sample, plan), 1, total=n_rows, on_progress=shown)
+
+
+def _build_pairs(plan: RunPlan, options: dict[str, Any]) -> None:
+    config, graph = plan.config, plan.graph
+    blocks = build_blocks(
+        plan.source, f"{plan.path}/blocks", graph.blocks(plan.block_rows), **options
+    )
+    n_anchors = sum(record["n_anchors"] for record in blocks.records)
+    wanted = config.train.max_steps * config.train.batch_size // n_anchors
+    least, most = _PAIRS_PER_ANCHOR
+    n_pairs = min(most, max(least, wanted))
+    shards = ShardConfig(n_pairs, config.walk_length, graph.similarity, config.seed)
+    write_pair_shards(blocks, f"{plan.path}/pairs", shards, **options)
+
+
+def _fit_sample(plan: RunPlan, _: int, advance: Callable[[int], None]) -> None:
+    """Run a fit in memory on a sample of the source."""
+    rows = sample_rows(plan.source, plan.sample_rows, [plan.config.seed, 7])
+    # their number was chosen so that they fit
+    options: dict[str, Any] = {"memory": sys.maxsize, "device": plan.device}
+    fit_run(rows, f"{plan.path}/sample", plan.config, **options)
+    advance(plan.sample_rows)
+
+
+def _open_sample(plan: RunPlan, device: torch.device) -> tuple[Start, float]:
+    """Return the assigner of a sample's run, and the balance weight that the run chose."""
+    model = load_model(f"{plan.path}/sample/model")
+    assert isinstance(model.assigner, Assigner)  # noqa: S101
+    assigner = model.assigner.to(device)
+    balance_weight = float(model.description["result"]["balance_weight"])
+    distil = replace(plan.config.distil, balance_weight=balance_weight)
+    state = TrainState.start(assigner, distil)
+    load_checkpoint(Folder(f"{plan.path}/sample/checkpoint/start-0"), assigner, state, distil)
+    return Start(assigner, state), balance_weight
+
+
+# -- the fit, in every process that trains ---------------------------------------------------------
+
+
+def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None) -> None:
+    """Fit, and write the result."""
+    config, status = plan.config, StatusWriter(plan.path)
+    planned = (1 if config.solver == "search" else config.n_starts), config.in_use.max_steps
+    start_time = time.monotonic()
+
+    def note(start: int, record: Record) -> None:
+        if on_record is not None:
+            on_record(start, record)
+        if _is_leader():
+            speed = record.step / (time.monotonic() - start_time)
+            status.on_progress(training_progress(*planned, start, record.step, speed))
+
+    options = {
+        "device": choose_device(plan.device),
+        "checkpoint": plan.folder / "checkpoint",
+        "on_record": note,
+    }
+    fit_here = _fit_memory if plan.mode == "memory" else _fit_disk
+    fit = fit_here(plan, options, seconds)
+    if _is_leader():
+        save_result(_result(plan, fit, seconds), fit, describe_run(plan.source, config))
+        speed = fit.state.step / max(seconds["training"], 1e-9)
+        status.on_progress(training_progress(*planned, planned[0], 0, speed))
+    _wait()
+
+
+def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:
+    with _timed(seconds, "graph"):
+        rows = read_all(plan.source)
+        graph = _graph_stage(plan, rows)
+    with _timed(seconds, "training"):
+        return fit_rows(rows, plan.config, graph, **options)
+
+
+def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:
+    shards, blocks = open_pair_shards(f"{plan.path}/pairs"), open_blocks(f"{plan.path}/blocks")
+    config, distilled = plan.config, None
+    if config.solver == "search":
+        distilled, balance_weight = _open_sample(plan, options["device"])
+        # one start beside the sample's partition, and J weighs both alike
+        config = replace(config, balance_weight=balance_weight, n_init=1)
+    with _timed(seconds, "training"):
+        return fit_shards(shards, blocks, config, distilled=distilled, **options)
+
+
+def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:
+    """Return the graph, mapped from the folder, where the first process has saved it."""
+    folder = plan.folder / "graph"
+    quick = None
+    if _is_leader() and not folder.is_sealed(GRAPH_RECORD, plan.key):
+        graph, n_neighbors, quick = choose_graph(rows, plan.config)
+        made = plan.graph._replace(n_neighbors=n_neighbors or plan.graph.n_neighbors)
+        save_graph(folder, graph, {"key": plan.key, **made._asdict()})
+    _wait()
+    record = folder.read_record(GRAPH_RECORD) or {}
+    graph = load_graph(folder, verify=False)
+    return ChosenGraph(graph, record.get("n_neighbors"), quick)
+
+
+def _result(plan: RunPlan, fit: Fit, seconds: dict[str, float]) -> RunResult:
+    return RunResult(
+        path=plan.path,
+        assigner=fit.assigner,
+        mode=plan.mode,
+        n_samples=plan.source.n_samples,
+        n_features=plan.source.n_features,
+        n_clusters=fit.assigner.n_clusters,
+        used_clusters=int((fit.cluster_sizes > 0).sum()),
+        objective=fit.objective,
+        ratio_cut=fit.ratio_cut,
+        balance_weight=fit.balance_weight,
+        n_steps=fit.state.step,
+        seconds=seconds,
+    )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    seconds[stage] = round(time.monotonic() - start, 3)
+
+
+def _is_leader() -> bool:
+    return this_process().rank == 0
+
+
+def _wait() -> None:
+    """Wait until every process is here."""
+    if this_process().world_size > 1:
+        distributed.barrier()

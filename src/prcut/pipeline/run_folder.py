@@ -1,0 +1,127 @@
+"""What a run folder holds for those that come later: its plan, its result, its history."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+import prcut
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.fit import Fit
+from prcut.pipeline.saved_fit import describe_tree
+from prcut.runtime.folder import Folder, check_format
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.saved import load_model, save_model
+from prcut.training.state import OF_GRAPH, Record, TrainState
+
+_LOG = logging.getLogger(__name__)
+RUN_FORMAT = 1
+_HISTORY = "history.parquet"
+Mode = Literal["memory", "disk"]
+
+
+class RunResult(NamedTuple):
+    """What a run ended with; ``result.json`` holds all but path and assigner.
+
+    ``objective`` and ``ratio_cut`` are those of the hard assignment, ``n_steps`` those of the start
+    that was kept, ``seconds`` those of each stage, in the call that finished it.
+    """
+
+    path: str
+    assigner: Assigner
+    mode: Mode
+    n_samples: int
+    n_features: int
+    n_clusters: int
+    used_clusters: int
+    objective: float
+    ratio_cut: float
+    balance_weight: float
+    n_steps: int
+    seconds: dict[str, float]
+
+
+def read_plan(folder: Folder) -> dict[str, Any]:
+    """Return the plan of a run that was begun; refuse a folder without one, or a later format."""
+    if not folder.exists("plan.json"):
+        raise InvalidInputError(f"{folder.path} is not a run folder (no plan.json).")
+    plan = folder.read_json("plan.json")
+    if not isinstance(plan, dict) or plan.get("kind") not in ("run", "levels"):
+        raise InvalidInputError(f"{folder.path} is not a run folder; its plan.json is another's.")
+    if not isinstance(plan.get("format"), int):
+        raise CorruptFileError(f"{folder.path}/plan.json lacks 'format'.")
+    check_format(folder.path, plan["format"], RUN_FORMAT)
+    return plan
+
+
+def check_finished(folder: Folder) -> None:
+    """Refuse a run that has no result yet."""
+    if not folder.exists("result.json"):
+        raise InvalidInputError(
+            f"{folder.path} is a run that is not finished; resume it with `prcut fit … --resume`."
+        )
+
+
+def save_result(result: RunResult, fit: Fit, about: Mapping[str, Any]) -> None:
+    """Write the model, the history and, last, the result."""
+    folder = Folder(result.path)
+    figures = result._asdict()
+    del figures["assigner"], figures["path"]
+    description = {"run": dict(about), "result": figures, **describe_tree(fit.merge_tree)}
+    save_model(f"{result.path}/model", result.assigner, description)
+    _save_history(folder, fit.state)
+    extra = {"format": RUN_FORMAT, "history": _HISTORY, "prcut": prcut.__version__}
+    folder.write_json("result.json", {**figures, **extra, "solver": fit.solver})
+
+
+def read_result(path: str) -> RunResult | None:
+    """Return the result of an earlier call; None where there is none or its model is not whole."""
+    folder = Folder(path)
+    if not folder.exists("result.json"):
+        return None
+    try:
+        content = folder.read_json("result.json")
+        assigner, _ = load_model(f"{path}/model")
+        fields = {name: content[name] for name in RunResult._fields[2:]}
+    except (CorruptFileError, InvalidInputError, KeyError, TypeError) as error:
+        _LOG.warning("the result in %s is made again: %s", path, error)
+        return None
+    return RunResult(path, assigner, **fields)
+
+
+def read_history(folder: Folder) -> dict[str, np.ndarray]:
+    """Read the records of training, without the sizes, which may be a large table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not folder.exists(_HISTORY):
+        return {}
+    content = pa.BufferReader(folder.read_bytes(_HISTORY))
+    try:
+        file = pq.ParquetFile(content)
+        missing = set(OF_GRAPH) - set(file.schema_arrow.names)  # of a distillation
+        names = [name for name in Record._fields if name not in {*missing, "cluster_sizes"}]
+        table = file.read(names)
+        history = {name: table.column(name).to_numpy() for name in names}
+        if not all(np.isfinite(values).all() for values in history.values()):
+            raise ValueError("it holds NaN or infinity")
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
+        reason = str(error).strip()[:200]
+        raise CorruptFileError(f"{folder.path}/{_HISTORY} cannot be read: {reason}.") from error
+    return history
+
+
+def _save_history(folder: Folder, state: TrainState) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    history = state.history
+    sizes = pa.array(history.pop("cluster_sizes").astype(np.float32).ravel())
+    columns = {name: pa.array(values) for name, values in history.items()}
+    columns["cluster_sizes"] = pa.FixedSizeListArray.from_arrays(sizes, state.n_clusters)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    folder.write_bytes(_HISTORY, iter([memoryview(sink.getvalue())]))

@@ -1,0 +1,187 @@
+"""Plan a run before anything is made: what is fitted to what, in memory or on disk.
+
+What is decided here is written to ``plan.json`` and stays when the run is resumed, whatever the
+machine looks like then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, get_args
+
+from prcut.errors import InvalidInputError
+from prcut.graph.build import Similarity
+from prcut.graph.neighbors import Metric
+from prcut.pipeline.choose import choose_n_neighbors
+from prcut.pipeline.config import FitConfig, check_n_samples
+from prcut.pipeline.outofcore.build_blocks import BlockConfig
+from prcut.pipeline.outofcore.sizes import bytes_in_memory, choose_block_rows, choose_sample_rows
+from prcut.pipeline.run_folder import RUN_FORMAT, Mode, read_plan
+from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.memory import available_memory, readable_bytes
+from prcut.runtime.sources import Source
+
+_LOG = logging.getLogger(__name__)
+# fraction of the free memory that a run may use by default
+_USABLE_MEMORY = 0.6
+_DECIDED_ONCE = ("data", "mode", "block_rows", "sample_rows")
+
+
+class GraphConfig(NamedTuple):
+    """What decides a graph, besides the data: see :func:`prcut.graph.build_graph`."""
+
+    n_neighbors: int = 15
+    metric: Metric = "euclidean"
+    similarity: Similarity = "mean"
+    seed: int = 0
+    max_components: int = 1
+
+    @classmethod
+    def of(cls, config: FitConfig, n_samples: int) -> GraphConfig:
+        """Return the graph of a fit, as far as it is known before the fit."""
+        return cls(
+            config.n_neighbors or choose_n_neighbors(n_samples, config.n_clusters),
+            config.metric,
+            config.similarity,  # type: ignore[arg-type]  # checked to be a name
+            config.seed,
+            config.n_clusters,
+        )
+
+    def key(self, source: Source) -> str:
+        """Return a digest that changes with whatever changes the graph of a source."""
+        return plan_key([source.fingerprint, *self])
+
+    def blocks(self, block_rows: int) -> BlockConfig:
+        """Return the options of a graph that is built block by block."""
+        return BlockConfig(self.n_neighbors, self.metric, block_rows, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What every stage of a run needs to know."""
+
+    path: str
+    source: Source
+    config: FitConfig
+    device: str
+    graph: GraphConfig
+    mode: Mode
+    block_rows: int
+    sample_rows: int
+
+    @property
+    def folder(self) -> Folder:
+        """The folder of the run."""
+        return Folder(self.path)
+
+    @property
+    def key(self) -> str:
+        """A digest that changes with whatever changes the graph."""
+        return self.graph.key(self.source)
+
+
+def write_plan(
+    path: str, source: Source, config: FitConfig, memory: int | None, *, on_disk: bool
+) -> None:
+    """Write ``plan.json``, or check that the plan of an earlier call is the same.
+
+    ``on_disk`` says that the engine cannot work in memory.
+    """
+    folder = Folder(path)
+    if folder.exists("plan.json"):
+        earlier = read_plan(folder)
+        decided = {name: earlier[name] for name in _DECIDED_ONCE if name in earlier}
+    else:
+        usable = usable_memory(memory, is_shared=on_disk)
+        graph = GraphConfig.of(config, source.n_samples)
+        mode, block_rows = choose_mode(source, graph, usable, on_disk=on_disk)
+        sizes = source.n_samples, source.n_features, source.dtype.itemsize
+        sample_rows = choose_sample_rows(usable, *sizes, config.n_clusters)
+        values = getattr(source, "path", None), mode, block_rows, sample_rows
+        decided = dict(zip(_DECIDED_ONCE, values, strict=True))
+    if decided.get("mode") == "disk" and config.pairs != "walk":
+        raise InvalidInputError(
+            f"pairs={config.pairs!r} (the paper's) needs the graph in memory, and it does not fit; "
+            "raise memory or use preset='default'."
+        )
+    folder.start(describe_run(source, config) | decided)
+
+
+def open_plan(path: str, source: Source, config: FitConfig, device: str = "auto") -> RunPlan:
+    """Return the plan that :func:`write_plan` wrote."""
+    plan = read_plan(Folder(path))
+    sizes = plan["mode"], plan["block_rows"], plan["sample_rows"]
+    return RunPlan(path, source, config, device, GraphConfig.of(config, source.n_samples), *sizes)
+
+
+def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
+    """Describe a run, one name for each setting, so that an error can say which one differs."""
+    is_searched = config.solver == "search"
+    # threads decide nothing; runs of earlier versions have no effort
+    left_out = {"train", "distil", "n_jobs"} | ({"effort"} if config.effort == "default" else set())
+    own = {name: value for name, value in asdict(config).items() if name not in left_out}
+    return {
+        "kind": "run",
+        "format": RUN_FORMAT,
+        "fingerprint": source.fingerprint,
+        "column": getattr(source, "column", None),
+        "id_column": getattr(source, "id_column", None),
+        "n_samples": source.n_samples,
+        "n_features": source.n_features,
+        **asdict(config.in_use),
+        **own,
+        "balance_weight": config.balance_weight if is_searched else config.training_balance,
+        "n_init": config.n_starts,
+        "hidden": config.layers,
+    }
+
+
+def check_fit(source: Source, config: FitConfig) -> None:
+    """Refuse what cannot be fitted, before a folder is made."""
+    check_n_samples(source.n_samples, config)
+    if source.n_features == 0:
+        raise InvalidInputError("data has n_features=0 columns, expected at least one.")
+    check_names(config)
+
+
+def check_names(config: FitConfig | GraphConfig) -> None:
+    """Refuse metrics and similarities that have no name of ours: a function has none on disk."""
+    for name, known in (("metric", get_args(Metric)), ("similarity", get_args(Similarity))):
+        if getattr(config, name) not in known:
+            raise InvalidInputError(
+                f"{name}={getattr(config, name)!r} must be one of {', '.join(known)}."
+            )
+
+
+def usable_memory(memory: int | None, *, is_shared: bool = False) -> int:
+    """Return the bytes that were given, or a fraction of the free ones.
+
+    ``is_shared`` says that every CPU of the node runs a task of its own.
+    """
+    if memory is not None:
+        return memory
+    usable = int(_USABLE_MEMORY * available_memory())
+    return usable // (os.cpu_count() or 1) if is_shared else usable
+
+
+def choose_mode(
+    source: Source, graph: GraphConfig, usable: int, *, on_disk: bool = False
+) -> tuple[Mode, int]:
+    """Choose memory where rows and graph fit, else blocks on disk; return the rows of a block."""
+    sizes = source.n_features, source.dtype.itemsize, graph.n_neighbors
+    n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    needed = bytes_in_memory(source.n_samples, *sizes, n_processes=n_processes)
+    mode: Mode = "disk" if on_disk or needed > usable else "memory"
+    _LOG.info(
+        "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "
+        "built %s",
+        f"{source.n_samples:,}",
+        f"{source.n_features:,}",
+        graph.n_neighbors,
+        readable_bytes(needed),
+        readable_bytes(usable),
+        "in memory" if mode == "memory" else "on disk, block by block",
+    )
+    return mode, choose_block_rows(usable, *sizes, halo=BlockConfig.halo)

@@ -1,0 +1,279 @@
+"""Save and load a fitted estimator: a model folder with the labels and the history beside it.
+
+``model.safetensors`` and ``config.json`` are all that prediction needs; ``fit.safetensors`` holds
+the arrays of the fit. A model may come from a stranger: whatever is read is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.starts import LazyStart, Start
+from prcut.runtime.distributed import choose_device
+from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
+from prcut.search.merge import MergeTree
+from prcut.training.assigner import hub, onnx_export
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.saved import LoadedModel, load_model, save_model
+from prcut.training.checkpoint import parse_records
+from prcut.training.state import TrainState
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_FIT_FILE = "fit.safetensors"
+# what config.json may set on an estimator, and nothing else
+_WHOLE = ("n_steps_", "n_neighbors_", "n_features_in_")
+_FINITE = ("objective_", "ratio_cut_", "balance_weight_")
+# what a start must be made for
+_OF_START = ("assigner_", "n_steps_")
+
+
+class SavedFit(NamedTuple):
+    """What a model folder says of an estimator, or of a run, whose settings have the same names."""
+
+    assigner: Assigner
+    parameters: dict[str, Any]
+    fitted: dict[str, Any]  # attributes that end with an underscore
+    arrays: dict[str, np.ndarray]  # empty for the model of a run
+
+
+def save_fit(
+    path: str | Path,
+    assigner: Assigner,
+    description: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+) -> None:
+    """Save an assigner with what describes its fit."""
+    from safetensors.torch import save
+
+    content = save({name: torch.as_tensor(value) for name, value in arrays.items()})
+    files = {_FIT_FILE: Folder(path).write_bytes(_FIT_FILE, iter([content]))}
+    save_model(path, assigner, {**description, "files": files})
+
+
+def load_fit(path: str | Path) -> SavedFit:
+    """Load what :func:`save_fit` saved, or the model of a run of the command line."""
+    loaded = load_model(path)
+    fit = parse_fit(loaded)
+    folder, files = Folder(path), _mapping(loaded.description, "files")
+    if _FIT_FILE not in files:
+        return fit
+    folder.verify({"files": files})
+    return fit._replace(arrays=_read_arrays(folder))
+
+
+def parse_fit(loaded: LoadedModel) -> SavedFit:
+    """Check the description of a model and return what it says of the fit."""
+    assigner, description = loaded.assigner, loaded.description
+    parameters = {**_mapping(description, "run"), **_mapping(description, "parameters")}
+    result = _mapping(description, "result")
+    of_run = {f"{name}_": result.get(name) for name in ("balance_weight", "n_steps")}
+    given = {**of_run, **_mapping(description, "fitted")}
+    with parsing("the description of the model"):
+        fitted = {
+            name: _fitted_value(name, value)
+            for name, value in given.items()
+            if value is not None and name in (*_WHOLE, *_FINITE, "feature_names_in_")
+        }
+        if "merge_tree" in description:
+            fitted["merge_tree_"] = _parse_tree(description["merge_tree"], assigner.n_clusters)
+    return SavedFit(assigner.float(), parameters, fitted, {})
+
+
+def describe_tree(tree: MergeTree | None) -> dict[str, Any]:
+    """Describe a merge tree in JSON's types."""
+    if tree is None:
+        return {}
+    return {"merge_tree": {"children": tree.children.tolist(), "costs": tree.costs.tolist()}}
+
+
+def _parse_tree(content: Any, n_clusters: int) -> MergeTree:
+    children = np.array(content["children"], np.int64).reshape(-1, 2)
+    costs = np.array([finite_number(cost) for cost in content["costs"]], np.float64)
+    n_merges = n_clusters - 1
+    merged = np.arange(n_merges) + n_clusters
+    if len(children) != n_merges or len(costs) != n_merges:
+        raise ValueError(f"merge_tree has {len(children)} merges of {n_clusters} clusters")
+    if (children < 0).any() or (children >= merged[:, None]).any():
+        raise ValueError("merge_tree merges what does not exist")
+    return MergeTree(children, costs)
+
+
+def _mapping(description: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a section of a description, empty where a stranger's model has none."""
+    section = description.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _fitted_value(name: str, value: Any) -> Any:
+    """Return a name, a whole number or a finite one, and nothing else."""
+    if name == "feature_names_in_":
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError("feature_names_in_ are not names")
+        return np.array(value, dtype=object)
+    return whole_number(value) if name in _WHOLE else finite_number(value)
+
+
+def _read_arrays(folder: Folder) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    file = f"{folder.path}/{_FIT_FILE}"
+    try:
+        with parsing(file):
+            arrays = {k: v.numpy() for k, v in load(folder.read_bytes(_FIT_FILE)).items()}
+            labels = arrays["labels"]
+            if labels.ndim != 1 or labels.dtype != np.int64:
+                raise ValueError(f"labels of shape {labels.shape}")
+    except SafetensorError as error:
+        raise CorruptFileError(f"{file} is not a safetensors file: {error}.") from error
+    return arrays
+
+
+def describe_fit(model: Any) -> dict[str, Any]:
+    """Describe a fitted estimator in JSON's types: its parameters and its figures."""
+    parameters = model.get_params(deep=False)
+    if callable(parameters["similarity"]):
+        parameters["similarity"] = "function"
+    if not isinstance(parameters["random_state"], int | np.integer | None):
+        parameters["random_state"] = None
+    figures = {name: getattr(model, name, None) for name in (*_FINITE, *_WHOLE)}
+    names = getattr(model, "feature_names_in_", None)
+    figures["feature_names_in_"] = None if names is None else list(map(str, names))
+    return {
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
+        "fitted": figures,
+        **describe_tree(getattr(model, "merge_tree_", None)),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON holds it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, tuple) else value
+
+
+class SaveMixin:
+    """Gives an estimator ``save``, ``load``, ``push_to_hub``, ``from_pretrained``, ``export_onnx``.
+
+    The estimator has scikit-learn's parameters, ``labels_``, ``history_``, and a start, whose
+    assigner is distilled when it is first asked for.
+    """
+
+    _start: LazyStart
+
+    @property
+    def assigner_(self) -> Assigner:
+        """What was distilled or trained."""
+        return self._start().assigner
+
+    @property
+    def n_steps_(self) -> int:
+        """Training steps of the start that was kept."""
+        return self._start().state.step
+
+    def __dir__(self) -> list[str]:
+        # as scikit-learn's, which reads all that it lists; neither it nor a diagram should distil
+        hidden = () if "_start" in vars(self) and self._start.is_made else _OF_START
+        return [name for name in object.__dir__(self) if name not in hidden and hasattr(self, name)]
+
+    def save(self: Any, path: str | Path) -> None:
+        """Save as a folder of safetensors and JSON, which :meth:`load` reads on any machine.
+
+        ``model.safetensors`` and ``config.json`` are all that prediction needs;
+        ``fit.safetensors`` has the labels and the history. A ``similarity`` that is a function is
+        not saved.
+        """
+        check_is_fitted(self)
+        arrays: dict[str, np.ndarray] = {"labels": self.labels_}
+        arrays |= {
+            f"history.{name}": values for name, values in self._start().state.history.items()
+        }
+        if self._is_precomputed:
+            arrays["graph_features"] = self._graph_features
+        save_fit(path, self.assigner_, describe_fit(self), arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load what :meth:`save` saved, or the model of a run of the command line."""
+        fit = load_fit(path)
+        model: Any = cls._of(fit)
+        arrays = dict(fit.arrays)
+        if model._is_precomputed:
+            if "graph_features" not in arrays:
+                raise CorruptFileError(f"{path} was fitted to a matrix, of which it holds no rows.")
+            model._graph_features = rows = arrays.pop("graph_features")
+            expected = model.n_features_in_, fit.assigner.n_features
+            if rows.shape != expected or not np.isfinite(rows).all():
+                raise CorruptFileError(f"{path} has graph_features of shape {rows.shape}.")
+        if arrays:
+            model.labels_ = arrays.pop("labels")
+            history = {k.removeprefix("history."): torch.from_numpy(v) for k, v in arrays.items()}
+            with parsing(f"{path}/{_FIT_FILE}"):
+                model._start().state.records = parse_records(history, model.n_clusters)
+        return model  # type: ignore[no-any-return]
+
+    def push_to_hub(self: Any, repo_id: str, **options: Any) -> str:
+        """Upload what prediction needs to the Hugging Face Hub; return the commit's URL.
+
+        Labels and history stay here. Options are ``private``, ``token`` and ``message``.
+        """
+        self._check_has_features()
+        with TemporaryDirectory() as folder:
+            save_model(folder, self.assigner_, describe_fit(self))
+            return hub.push_to_hub(folder, repo_id, **options)
+
+    @classmethod
+    def from_pretrained(cls, repo_id: str, **options: Any) -> Self:
+        """Load a model from the Hugging Face Hub, or from a folder."""
+        return cls._of(parse_fit(hub.load_from_hub(repo_id, **options)))
+
+    def export_onnx(self: Any, path: str | Path) -> None:
+        """Write the assigner, with its softmax, as an ONNX file."""
+        self._check_has_features()
+        onnx_export.export_onnx(path, self.assigner_)
+
+    def _check_has_features(self: Any) -> None:
+        check_is_fitted(self)
+        if self._is_precomputed:
+            raise InvalidInputError(
+                "affinity='precomputed' predicts by the rows of fit, which cannot be exported; "
+                "use save."
+            )
+
+    @classmethod
+    def _of(cls, fit: SavedFit) -> Self:
+        """Return an estimator with the parameters and figures of a saved fit."""
+        estimator: Any = cls
+        known = estimator._get_param_names()
+        given = {name: value for name, value in fit.parameters.items() if name in known}
+        with parsing("the description of the model"):
+            model = estimator(**given)
+            model.set_params(n_clusters=fit.assigner.n_clusters, bottleneck=fit.assigner.bottleneck)
+            if model._config().layers != fit.assigner.hidden:
+                model.set_params(hidden=fit.assigner.hidden)
+            assigner = fit.assigner.to(choose_device(model.device))
+        fitted = {"n_features_in_": fit.assigner.n_features, **fit.fitted}
+        state = TrainState.start(assigner, model._config().train, fitted.pop("n_steps_", 0))
+        model._start = LazyStart.of(Start(assigner, state))
+        for name, value in fitted.items():
+            setattr(model, name, value)
+        n_features, names = model.n_features_in_, getattr(model, "feature_names_in_", None)
+        if n_features != fit.assigner.n_features and not model._is_precomputed:
+            raise CorruptFileError(
+                f"the model says n_features_in_={n_features}, its assigner has "
+                f"{fit.assigner.n_features}."
+            )
+        if names is not None and len(names) != n_features:
+            raise CorruptFileError("the model's feature_names_in_ are not one for each feature.")
+        return model  # type: ignore[no-any-return]

@@ -1,0 +1,93 @@
+"""Score a partition on a graph, or on the blocks of one: the objective J and the ratio cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor, distributed
+
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.cuts import cluster_cuts, cluster_links
+from prcut.numerics.objective import ClusterCost
+from prcut.runtime.distributed import choose_device, this_process
+from prcut.search.fragments import CoarseGraph
+from prcut.search.merge import MergeTree, merge
+
+# clusters between which links are added up: 134 MB of them
+_MOST_LINKED = 4096
+
+
+class LabelledGraph(NamedTuple):
+    """A graph, or one block of it, with the labels of its rows; the core rows come first."""
+
+    graph: SimilarityGraph
+    labels: Tensor
+    n_core: int
+
+
+class Score(NamedTuple):
+    """What a partition costs: J (see :func:`prcut.numerics.hard_objective`) and its ratio cut.
+
+    There is no merge tree where a cluster is empty, or where there are too many.
+    """
+
+    objective: float
+    ratio_cut: float
+    cluster_sizes: np.ndarray
+    merge_tree: MergeTree | None
+
+
+def score_labels(
+    graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, balance_weight: float
+) -> Score:
+    """Score the labels of all rows of one graph."""
+    on_device = torch.from_numpy(labels).to(graph.weight.device)
+    return score_blocks(
+        [LabelledGraph(graph, on_device, graph.n_samples)], n_clusters, balance_weight
+    )
+
+
+def score_blocks(
+    blocks: Iterable[LabelledGraph],
+    n_clusters: int,
+    balance_weight: float,
+    *,
+    is_shared: bool = False,
+) -> Score:
+    """Score a partition by sums over the blocks of a graph.
+
+    ``is_shared`` says that the other processes hold the other blocks.
+    """
+    n_linked = n_clusters if n_clusters <= _MOST_LINKED else 0
+    cuts, sizes = torch.zeros(2, n_clusters, dtype=torch.float64)
+    links = torch.zeros(n_linked, n_linked, dtype=torch.float64)
+    total = torch.zeros(1, dtype=torch.float64)
+    for graph, labels, n_core in blocks:
+        cuts += cluster_cuts(graph.weight, labels, n_clusters).cpu()
+        sizes += torch.bincount(labels[:n_core], minlength=n_clusters).cpu()
+        total += graph.weight.values().double().sum().cpu()
+        if n_linked:
+            links += cluster_links(graph.weight, labels, n_clusters).cpu()
+    if is_shared and this_process().world_size > 1:
+        cuts, sizes, total, links = _sum_over_processes(cuts, sizes, total, links)
+    n_samples = int(sizes.sum())
+    cost = ClusterCost.of(n_samples, total.item(), n_clusters, balance_weight=balance_weight)
+    objective = cost.objective(cuts.numpy(), sizes.numpy())
+    ratio_cut = torch.where(cuts > 0, 0.5 * cuts / sizes, 0.0).sum()
+    tree = None
+    if n_linked and sizes.all():
+        coarse = CoarseGraph(csr_array(links.fill_diagonal_(0).numpy()), sizes.numpy())
+        tree = merge(coarse, cost)
+    return Score(objective, float(ratio_cut), sizes.long().numpy(), tree)
+
+
+def _sum_over_processes(*sums: Tensor) -> list[Tensor]:
+    device = choose_device("auto") if distributed.get_backend() == "nccl" else "cpu"
+    joined = torch.cat([values.flatten() for values in sums]).to(device)
+    distributed.all_reduce(joined)
+    split = joined.cpu().split([values.numel() for values in sums])
+    return [values.view_as(like) for values, like in zip(split, sums, strict=True)]

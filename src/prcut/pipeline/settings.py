@@ -1,0 +1,86 @@
+"""The settings of a fit, each stated once: its default and what it means.
+
+Like :mod:`prcut.training.settings`, this imports only the standard library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from prcut.training.settings import setting
+
+if TYPE_CHECKING:
+    from prcut.graph.build import PairSimilarity, Similarity
+    from prcut.graph.neighbors import Metric
+
+Preset = Literal["default", "paper"]
+Solver = Literal["search", "train"]
+Effort = Literal["fast", "default", "best"]
+
+# those of graph.neighbors.Metric and graph.build.Similarity, whose modules load torch
+_METRICS = "euclidean", "cosine", "inner_product"
+_SIMILARITIES = "binary", "mean", "self_tuning", "cosine"
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """The fields of :class:`prcut.pipeline.config.FitConfig`, which checks them."""
+
+    n_clusters: int
+    n_neighbors: int | None = setting(
+        None,
+        "Neighbours per row.",
+        option="neighbors",
+        panel="Graph",
+        shown="chosen from the data",
+    )
+    metric: Metric = setting(  # noqa: RUF009
+        "euclidean",
+        "How rows are compared: euclidean, cosine or inner_product.",
+        panel="Graph",
+        choices=_METRICS,
+    )
+    similarity: Similarity | PairSimilarity = setting(  # noqa: RUF009
+        "mean",
+        "Weight of an edge: mean, binary, self_tuning or cosine.",
+        panel="Graph",
+        choices=_SIMILARITIES,
+    )
+    solver: Solver = setting(  # noqa: RUF009
+        "search",
+        "search: find the clusters by a search on the graph and distil them into the assigner; "
+        "train: train the assigner on pairs. Runs on disk always train.",
+        choices=get_args(Solver),
+    )
+    effort: Effort = setting(  # noqa: RUF009
+        "default",
+        "fast: few neighbours and no starts; best: four times the starts.",
+        choices=get_args(Effort),
+    )
+    pairs: Literal["walk", "uniform"] = "walk"
+    walk_length: int = setting(8, "Steps along the edges from one end of a pair to the other.")
+    hidden: tuple[int, ...] | None = setting(
+        None,
+        "Widths of the hidden layers, such as 512,512.",
+        shown="256 to distil, else none",
+    )
+    bottleneck: int | None = setting(None, "Width of an extra layer before the last.")
+    n_init: int | None = setting(
+        None,
+        "Number of starts; the one with the lowest objective is kept.",
+        shown="4",
+    )
+    n_jobs: int | None = setting(
+        None,
+        "Threads of the search.",
+        option="jobs",
+        panel="Running",
+        shown="as many as torch uses",
+    )
+    balance_weight: float | None = setting(
+        None,
+        "Cost of an empty cluster; 0 leaves the sizes free.",
+        option="balance",
+        shown="chosen from the graph to search, 2 to train",
+    )

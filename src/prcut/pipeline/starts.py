@@ -1,0 +1,148 @@
+"""Train assigners from several starts and keep the one with the lowest objective."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from prcut.graph.rows import measure_features
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.score import Score
+from prcut.runtime.folder import Folder
+from prcut.training.assigner.network import Assigner
+from prcut.training.batches import BatchStream
+from prcut.training.loop import train
+from prcut.training.state import Record, TrainConfig, TrainState
+
+_LOG = logging.getLogger(__name__)
+# no start is made after one whose objective is this small a fraction of what ignorance costs
+_NOTHING_LEFT = 1e-4
+
+OnRecord = Callable[[int, Record], None]
+
+
+class Start(NamedTuple):
+    """A trained assigner, with the score of the labels it gives where that was measured."""
+
+    assigner: Assigner
+    state: TrainState
+    score: Score | None = None
+
+
+class LazyStart:
+    """A start that is made when it is first called for, once, by whichever thread comes first.
+
+    What it is made from is then released. A pickle holds the start itself.
+    """
+
+    def __init__(self, make: Callable[[], Start]) -> None:
+        self._make: Callable[[], Start] | None = make
+        self._start: Start | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def of(cls, start: Start) -> LazyStart:
+        """Return one that is made already."""
+        lazy = cls(lambda: start)
+        lazy()
+        return lazy
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the start need not be made any more."""
+        return self._make is None
+
+    def __call__(self) -> Start:
+        """Return the start."""
+        with self._lock:
+            if self._make is not None:
+                self._start, self._make = self._make(), None
+        assert self._start is not None  # noqa: S101
+        return self._start
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyStart.of, (self(),)
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Makes and trains the assigners of one fit; a start is saved in ``checkpoint`` as it goes."""
+
+    config: FitConfig
+    origin: Tensor
+    scale: float
+    device: torch.device
+    checkpoint: Folder | None = None
+    on_record: OnRecord | None = None
+
+    @classmethod
+    def of(cls, features: Any, config: FitConfig, device: Any, *options: Any) -> Trainer:
+        """Measure the features and return a trainer for them."""
+        measured = measure_features(features, config.seed)
+        return cls(config, *measured, torch.device(device), *options)
+
+    def new_assigner(self, seed: int) -> Assigner:
+        """Make an untrained assigner."""
+        config = self.config
+        assigner = Assigner(
+            len(self.origin),
+            config.n_clusters,
+            config.layers,
+            config.bottleneck,
+            generator=Generator().manual_seed(seed),
+        )
+        assigner.standardize(self.origin, self.scale)
+        return assigner.to(self.device)
+
+    def train(self, batches: BatchStream, config: TrainConfig, number: int = 0) -> Start:
+        """Train one start."""
+        assigner = self.new_assigner(config.seed)
+        state = train(
+            batches,
+            assigner,
+            config,
+            checkpoint=None if self.checkpoint is None else self.checkpoint / f"start-{number}",
+            on_record=None if self.on_record is None else partial(self.on_record, number),
+        )
+        return Start(assigner, state)
+
+    def train_starts(
+        self,
+        batches: BatchStream,
+        config: TrainConfig,
+        score: Callable[[Assigner], Score],
+        kept: Start | None = None,
+    ) -> Start:
+        """Train every start and return the one with the lowest objective.
+
+        ``kept`` is a start made elsewhere, which stays where none has a lower objective.
+        """
+        n_starts = self.config.n_starts
+        for number in range(n_starts):
+            # hashed: seed 0's second start is not seed 1's first
+            (seed,) = np.random.SeedSequence([config.seed, number]).generate_state(1)
+            start = self.train(batches, replace(config, seed=int(seed)), number)
+            start = start._replace(score=score(start.assigner))
+            _LOG.info(
+                "start %d/%d: objective %.4f after %d steps",
+                *(number + 1, n_starts, _objective(start), start.state.step),
+            )
+            if kept is None or _objective(start) < _objective(kept):
+                kept = start
+            if _objective(kept) <= _NOTHING_LEFT * (self.config.n_clusters - 1):
+                break
+        assert kept is not None  # noqa: S101
+        return kept
+
+
+def _objective(start: Start) -> float:
+    assert start.score is not None  # noqa: S101
+    return start.score.objective

@@ -1,0 +1,284 @@
+"""Rows in one list column of Parquet files, read in order.
+
+Rows are numbered from 0 through all files in the order of their names. Reading row ranges one after
+the other decodes every page once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.numerics.validation import check_finite
+from prcut.runtime.folder import absolute_path, locate
+
+# Rows decoded at a time. A row group may be larger than memory, and the scanner of pyarrow.dataset
+# decodes whole row groups: ParquetFile.iter_batches does not.
+_BATCH_ROWS = 2**14
+
+
+class SourceFile(NamedTuple):
+    """A file of a source: its name inside the folder that was opened, and its row range."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class ParquetSource:
+    """Rows of one list column of a Parquet file, or of all Parquet files in a folder.
+
+    See :func:`prcut.runtime.sources.open_source` for the parameters, and
+    :class:`prcut.runtime.sources.Source` for what a source offers.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        column: str | None,
+        id_column: str | None,
+        filesystem: fs.FileSystem | None,
+    ) -> None:
+        self.path: str | None = absolute_path(path)
+        self._filesystem, path = locate(path, filesystem)
+        infos = _list_files(self._filesystem, path)
+        self._paths = [info.path for info in infos]
+        footers = [_read_footer(self._filesystem, info) for info in infos]
+        counts = [sum(footer.group_rows) for footer in footers]
+        self._set_rows(path, counts, [rows for footer in footers for rows in footer.group_rows])
+        self.column, self.id_column = column or _only_float_lists(footers[0]), id_column
+        for footer in footers:
+            _check_columns(footer, self.column, id_column, footers[0])
+        schema = footers[0].schema
+        self.id_type = schema.field(id_column).type if id_column else None
+        is_half = schema.field(self.column).type.value_type == pa.float16()
+        self.dtype: np.dtype[Any] = np.dtype(np.float16 if is_half else np.float32)
+        lines = [f"{info.base_name} {info.size} {n}" for info, n in zip(infos, counts, strict=True)]
+        content = "\n".join([*lines, f"{self.column} {self.id_column}"])
+        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        # of a column: the row after the last that was read, the rest of its batch, later batches
+        self._streams: dict[str, tuple[int, list[pa.Array], Iterator[pa.Array]]] = {}
+        self.n_features = self._count_features()
+
+    def _set_rows(self, path: str, counts: list[int], group_rows: list[int]) -> None:
+        ends = np.cumsum([0, *counts], dtype=np.int64).tolist()
+        self.n_samples: int = ends[-1]
+        self.group_starts = np.unique(np.cumsum([0, *group_rows], dtype=np.int64))
+        names = [Path(file) for file in self._paths]
+        root = names[0].parent if self._paths == [path] else Path(path)
+        self.files = [
+            SourceFile(name.relative_to(root).as_posix(), start, stop)
+            for name, (start, stop) in zip(names, pairwise(ends), strict=True)
+        ]
+
+    def _count_features(self) -> int:
+        if self.n_samples == 0:
+            return 0
+        first = pa.chunked_array(self._read_column(self.column, 0, 1))
+        _check_no_nulls(first, self.column, "lists", 0, 1)
+        return len(first[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # open files stay behind when a source is sent to another process
+        return {**self.__dict__, "_streams": {}}
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Read rows ``start:stop``."""
+        rows = np.empty((stop - start, self.n_features), self.dtype)
+        done = 0
+        for lists in self._read_column(self.column, start, stop):
+            rows[done : done + len(lists)] = self._to_matrix(lists, start + done)
+            done += len(lists)
+        return check_finite(rows, start, self.column)
+
+    def read_ids(self, start: int, stop: int) -> pa.Array | None:
+        """Read the ids of rows ``start:stop``."""
+        if self.id_column is None:
+            return None
+        batches = self._read_column(self.id_column, start, stop)
+        ids = pa.chunked_array(batches, self.id_type).combine_chunks()
+        _check_no_nulls(ids, self.id_column, "ids", start, stop)
+        return ids
+
+    def read_values(self, column: str, rows: np.ndarray) -> list[Any]:
+        """Read values of any column in ``rows``, ascending; other row groups are skipped."""
+        schema = pq.read_schema(self._paths[0], filesystem=self._filesystem)
+        _column_type(schema, column, self._paths[0])
+        found: list[Any] = []
+        for start, stop in pairwise(self.group_starts.tolist()):
+            inside = rows[slice(*np.searchsorted(rows, [start, stop]))]
+            last = int(inside[-1]) + 1 if len(inside) else start
+            for first in range(start, last, _BATCH_ROWS):
+                values = self._read_column(column, first, min(first + _BATCH_ROWS, stop))
+                taken = inside[(inside >= first) & (inside < first + _BATCH_ROWS)]
+                found += pa.chunked_array(values).take(taken - first).to_pylist()
+        return found
+
+    def _read_column(self, column: str, start: int, stop: int) -> list[pa.Array]:
+        """Read rows ``start:stop`` in batches; resume where the last call for the column ended."""
+        position, rest, batches = self._streams.pop(column, (-1, [], iter(())))
+        if position != start:
+            rest, batches = [], self._batches(column, start)
+        taken: list[pa.Array] = []
+        while start < stop:
+            batch = rest.pop() if rest else next(batches, None)
+            if batch is None:
+                raise CorruptFileError("the Parquet files hold fewer rows than they declare.")
+            taken.append(batch[: stop - start])
+            if len(batch) > stop - start:
+                rest.append(batch[stop - start :])
+            start += len(taken[-1])
+        self._streams[column] = stop, rest, batches
+        return taken
+
+    def _batches(self, column: str, start: int) -> Iterator[pa.Array]:
+        """Yield batches of a column from row ``start`` to the end of the last file."""
+        for path, (_, file_start, file_stop) in zip(self._paths, self.files, strict=True):
+            if file_stop <= start:
+                continue
+            skip = max(0, start - file_start)
+            with self._naming(path), self._filesystem.open_input_file(path) as handle:
+                file = pq.ParquetFile(handle)
+                groups = list(range(file.num_row_groups))
+                while groups and (rows := file.metadata.row_group(groups[0]).num_rows) <= skip:
+                    skip -= rows
+                    del groups[0]
+                for batch in file.iter_batches(_BATCH_ROWS, groups, [column]):
+                    yield batch.column(0)[skip:]
+                    skip = max(0, skip - len(batch))
+
+    @contextmanager
+    def _naming(self, path: str) -> Iterator[None]:
+        """Name the file when pyarrow finds bad bytes in it."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError) as error:
+            # an OSError with a number, or of a network, is worth another try; pyarrow raises one
+            # without a number for bad bytes
+            is_local = isinstance(self._filesystem, fs.LocalFileSystem)
+            if isinstance(error, OSError) and (error.errno is not None or not is_local):
+                raise
+            raise CorruptFileError(f"{path} cannot be read as Parquet: {error}") from error
+
+    def _to_matrix(self, lists: pa.Array, first_row: int) -> np.ndarray:
+        stop = first_row + len(lists)
+        _check_no_nulls(lists, self.column, "lists", first_row, stop)
+        lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+        if (lengths != self.n_features).any():
+            position = int((lengths != self.n_features).argmax())
+            raise InvalidInputError(
+                f"column {self.column!r} holds a list of {lengths[position]} values in row "
+                f"{first_row + position}, expected n_features={self.n_features} in every row."
+            )
+        values = lists.flatten()
+        _check_no_nulls(values, self.column, "values", first_row, stop)
+        matrix: np.ndarray = values.to_numpy(zero_copy_only=False).reshape(-1, self.n_features)
+        return matrix
+
+
+def _list_files(filesystem: fs.FileSystem, path: str) -> list[fs.FileInfo]:
+    info = filesystem.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
+        raise InvalidInputError(f"{path} does not exist.")
+    if info.is_file:
+        return [info]
+    found = [
+        file
+        for file in filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+        # names that begin so are markers and leftovers of other writers
+        if file.is_file and file.extension == "parquet" and file.base_name[0] not in "._"
+    ]
+    if not found:
+        raise InvalidInputError(f"{path} holds no .parquet file.")
+    return sorted(found, key=lambda file: str(file.path))
+
+
+class _Footer(NamedTuple):
+    """What the end of a Parquet file says of it."""
+
+    path: str
+    schema: pa.Schema
+    group_rows: list[int]
+
+
+def _check_counts(n_rows: int, group_rows: list[int], n_bytes: int, path: str) -> None:
+    in_groups = sum(group_rows)
+    # a page takes some bytes at least, and counts its rows in 31 bits
+    if n_rows != in_groups or min(group_rows, default=0) < 0 or n_rows > n_bytes * 2**31:
+        raise CorruptFileError(
+            f"{path} declares {n_rows} rows, and {in_groups} in its row groups; it is altered or "
+            "forged."
+        )
+
+
+def _read_footer(filesystem: fs.FileSystem, info: fs.FileInfo) -> _Footer:
+    try:
+        metadata = pq.read_metadata(info.path, filesystem=filesystem)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidInputError(f"{info.path} cannot be read as Parquet: {error}") from error
+    group_rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    _check_counts(metadata.num_rows, group_rows, info.size, info.path)
+    return _Footer(info.path, metadata.schema.to_arrow_schema(), group_rows)
+
+
+def _only_float_lists(footer: _Footer) -> str:
+    """Return the name of the only column of float lists."""
+    names = [field.name for field in footer.schema if _holds_float_lists(field.type)]
+    if len(names) != 1:
+        raise InvalidInputError(
+            f"{footer.path} has {len(names)} columns of float lists ({', '.join(names)}); "
+            "name one by column=."
+        )
+    return str(names[0])
+
+
+def _check_columns(footer: _Footer, column: str, id_column: str | None, first: _Footer) -> None:
+    path, schema, _ = footer
+    kind = _column_type(schema, column, path)
+    if not _holds_float_lists(kind):
+        raise InvalidInputError(f"column {column!r} of {path} is {kind}, expected lists of floats.")
+    if id_column is None:
+        return
+    kind = _column_type(schema, id_column, path)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (pa.types.is_integer(kind) or is_text):
+        raise InvalidInputError(
+            f"column {id_column!r} of {path} is {kind}, expected integers or strings."
+        )
+    if kind != (expected := first.schema.field(id_column).type):
+        raise InvalidInputError(
+            f"column {id_column!r} of {path} is {kind}, that of {first.path} is {expected}; "
+            "make them the same."
+        )
+
+
+def _column_type(schema: pa.Schema, column: str, path: str) -> pa.DataType:
+    n_found = schema.names.count(column)
+    if n_found != 1:
+        found = f"{n_found} columns" if n_found else "no column"
+        raise InvalidInputError(f"{path} has {found} {column!r}; it has {', '.join(schema.names)}.")
+    return schema.field(column).type
+
+
+def _holds_float_lists(kind: pa.DataType) -> bool:
+    is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in is_list) and bool(pa.types.is_floating(kind.value_type))
+
+
+def _check_no_nulls(values: Any, column: str, what: str, start: int, stop: int) -> None:
+    if values.null_count:
+        raise InvalidInputError(
+            f"column {column!r} has {values.null_count} null {what} in rows {start}..{stop - 1}; "
+            "remove or replace them."
+        )

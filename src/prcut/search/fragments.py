@@ -1,0 +1,158 @@
+"""Fragments: many small groups of rows that walks along the edges hardly leave."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+from torch import Generator
+
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.graph.smoothing import graph_features
+from prcut.numerics.sparse import from_scipy
+from prcut.search import kernels
+
+_N_COLUMNS = 64
+_KMEANS_ROUNDS = 10
+# points that k-means is trained on: more do not move its centres
+_POINTS_PER_CENTRE = 64
+_CHUNK = 4096
+GROUP_SIZE = 8
+"""Rows that move, or are smoothed, as one."""
+# groups beyond which they become larger, since clustering more is slow, and groups of a fragment at
+# least: with fewer, fragments become ragged
+_MANY_GROUPS, _GROUPS_PER_FRAGMENT = 2**14, 4
+_GROUP_ROUNDS = 5
+
+
+def find_fragments(weight: csr_array, n_fragments: int, rng: np.random.Generator) -> np.ndarray:
+    """Assign every row to a fragment, int64, numbered from 0, by k-means of smoothed noise.
+
+    Of many rows, groups of eight or more are smoothed and clustered instead, at an eighth of the
+    cost or less. With no more rows than fragments, every row is a fragment of its own.
+    """
+    n_samples = weight.shape[0]
+    if n_fragments >= n_samples:
+        return np.arange(n_samples)
+    least = _GROUPS_PER_FRAGMENT * n_fragments
+    size = max(min(GROUP_SIZE, n_samples // least), n_samples // max(least, _MANY_GROUPS))
+    groups = np.arange(n_samples)
+    if size > 1:
+        groups = find_groups(weight, size, rng)
+        weight = contract(weight, groups, inner=True).links
+    seed = int(rng.integers(2**31))
+    generator = Generator().manual_seed(seed)
+    smooth = graph_features(SimilarityGraph(from_scipy(weight)), _N_COLUMNS, generator=generator)
+    points = smooth.numpy()
+    centres = points[rng.permutation(len(points))[:n_fragments]]
+    fragments = kmeans(points, np.bincount(groups), centres, rng)
+    return np.unique(fragments[groups], return_inverse=True)[1].reshape(-1)
+
+
+def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Group up to ``most`` rows each that are closely linked, numbered from 0.
+
+    Every row, in random order, joins the group that it has the heaviest links to, if there is
+    room: label propagation with a limit of size.
+    """
+    groups = np.arange(weight.shape[0])
+    order = rng.permutation(len(groups))
+    if kernels.fits(weight):
+        kernels.call("propagate", weight, order, most, _GROUP_ROUNDS, groups)
+    else:
+        _propagate(weight, order, most, groups)
+    return np.unique(groups, return_inverse=True)[1].reshape(-1)
+
+
+def _propagate(weight: csr_array, order: np.ndarray, most: int, groups: np.ndarray) -> None:
+    sizes = np.ones(len(groups), dtype=np.int64)
+    for _ in range(_GROUP_ROUNDS):
+        before = groups.copy()
+        for row in order:
+            edges = slice(weight.indptr[row], weight.indptr[row + 1])
+            near, first = np.unique(groups[weight.indices[edges]], return_inverse=True)
+            link = np.bincount(first.reshape(-1), weight.data[edges], len(near))
+            own = groups[row]
+            has_room = (sizes[near] < most) & (link > link[near == own].sum())
+            if has_room.any():
+                groups[row] = near[has_room][link[has_room].argmax()]
+                sizes[own] -= 1
+                sizes[groups[row]] += 1
+        if (groups == before).all():
+            break
+
+
+def kmeans(
+    points: np.ndarray, sizes: np.ndarray, centres: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the nearest centre of every point, by k-means weighted by the points' sizes."""
+    n_centres = len(centres)
+    sample = rng.permutation(len(points))[: _POINTS_PER_CENTRE * n_centres]
+    known, size = points[sample], sizes[sample].astype(points.dtype)
+    for _ in range(_KMEANS_ROUNDS):
+        entries = size, (_nearest(known, centres), np.arange(len(known)))
+        member = csr_array(entries, shape=(n_centres, len(known)))
+        total = member.sum(1)[:, None]
+        centres = np.where(total > 0, member @ known / np.maximum(total, 1), centres)
+    return _nearest(points, centres)
+
+
+def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    half_norms = 0.5 * (centres**2).sum(1)
+    chunks = (points[start : start + _CHUNK] for start in range(0, len(points), _CHUNK))
+    return np.concatenate([(half_norms - chunk @ centres.T).argmin(1) for chunk in chunks])
+
+
+def choose_n_fragments(n_samples: int, n_clusters: int) -> int:
+    """Choose the number of fragments: one per twelve rows, between 150 and 400.
+
+    Many clusters get eight fragments each, up to 4096 in all; every cluster gets at least two, and
+    there are never more fragments than rows.
+    """
+    wanted = max(min(400, max(150, n_samples // 12)), min(8 * n_clusters, 4096, n_samples // 4))
+    return min(max(wanted, 2 * n_clusters), n_samples)
+
+
+class CoarseGraph(NamedTuple):
+    """The weights between fragments, and their numbers of rows, all in float64."""
+
+    links: csr_array  # symmetric, with an empty diagonal: edges within a fragment are never cut
+    sizes: np.ndarray
+
+
+def contract(weight: csr_array, fragments: np.ndarray, *, inner: bool = False) -> CoarseGraph:
+    """Return the graph between fragments, which are numbered from 0 without gaps.
+
+    ``inner`` keeps the edges within a fragment, in both directions, on the diagonal.
+    """
+    fragments = fragments.astype(np.int64, copy=False)
+    n_samples, n_fragments = len(fragments), int(fragments.max()) + 1
+    sizes = np.bincount(fragments, minlength=n_fragments)
+    shape = n_fragments, n_fragments
+    if kernels.fits(weight):
+        members = np.argsort(fragments, kind="stable")
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        indptr = np.empty(n_fragments + 1, dtype=np.int32)
+        # room for all edges, of which few pages are touched
+        indices, data = np.empty(weight.nnz, dtype=np.int32), np.empty(weight.nnz)
+        groups = fragments, n_fragments, members, first
+        n_links = kernels.call("contract", weight, *groups, indptr, indices, data)
+        links = csr_array((data[:n_links].copy(), indices[:n_links].copy(), indptr), shape=shape)
+    else:
+        entries = np.ones(n_samples), fragments, np.arange(n_samples + 1)
+        member = csr_array(entries, shape=(n_samples, n_fragments))
+        links = csr_array(member.T @ (weight @ member))
+    if not inner:
+        links.data[links.indices == np.repeat(np.arange(n_fragments), np.diff(links.indptr))] = 0
+        links.eliminate_zeros()
+    return CoarseGraph(links, sizes.astype(np.float64))
+
+
+def overlay(*partitions: np.ndarray) -> np.ndarray:
+    """Intersect partitions: the coarsest fragments, numbered from 0, that none of them splits."""
+    joined = np.zeros(len(partitions[0]), dtype=np.int64)
+    for labels in partitions:
+        joined = joined * (int(labels.max()) + 1) + labels
+        joined = np.unique(joined, return_inverse=True)[1].reshape(-1)
+    return joined

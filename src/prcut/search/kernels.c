@@ -1,0 +1,463 @@
+/* The loops of the search that NumPy cannot do at once: plain C, called through ctypes.
+
+   Every function does what its twin in moves.py, merge.py, refine.py or fragments.py does in NumPy,
+   operation by operation; the tests hold one to the other. Arrays are C-contiguous, of int64 and
+   float64; indices of a graph are int32. A function returns -1, and has changed nothing, where it
+   gets no scratch memory; otherwise a number of things found, or 0. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+typedef int64_t i64;
+
+/* prcut.numerics.objective.ClusterCost; the table holds the balance term of every size up to n, and
+   is NULL where that would take too much memory */
+typedef struct {
+    double n_samples, scale, factor;
+    const double *table;
+} Cost;
+
+static inline double cost_of(const Cost *cost, double cut, double size)
+{
+    double balance;
+    if (cost->table) {
+        balance = cost->table[(i64)size];
+    } else {
+        double fraction = size / cost->n_samples;
+        balance = cost->factor * fraction * log(fraction);
+    }
+    return cost->scale * cut / size + balance;
+}
+
+/* ---- merge.py ------------------------------------------------------------------------------- */
+
+EXPORT i64 merge(i64 n, double *links, double *sizes, const Cost *cost, i64 *children, double *costs)
+{
+    double *added = malloc((size_t)(n * n) * sizeof *added);
+    double *scratch = malloc((size_t)(4 * n) * sizeof *scratch);
+    i64 *numbers = malloc((size_t)(3 * n) * sizeof *numbers);
+    if (!added || !scratch || !numbers) {
+        free(added), free(scratch), free(numbers);
+        return -1;
+    }
+    double *cuts = scratch, *own = scratch + n, *least = scratch + 2 * n, *joined = scratch + 3 * n;
+    i64 *partner = numbers, *node = numbers + n, *alive = numbers + 2 * n, n_alive = n;
+
+    for (i64 i = 0; i < n; i++) {
+        double cut = 0;
+        for (i64 j = 0; j < n; j++)
+            cut += links[i * n + j];
+        cuts[i] = cut;
+        own[i] = cost_of(cost, cut, sizes[i]);
+        node[i] = alive[i] = i;
+    }
+    for (i64 i = 0; i < n; i++) {
+        least[i] = INFINITY, partner[i] = 0;
+        for (i64 j = 0; j < n; j++) {
+            double *price = added + i * n + j;
+            if (j < i)
+                *price = added[j * n + i];
+            else if (j == i)
+                *price = INFINITY;
+            else
+                *price = cost_of(cost, cuts[i] + cuts[j] - 2 * links[i * n + j],
+                                 sizes[i] + sizes[j]) - own[i] - own[j];
+            if (*price < least[i])
+                least[i] = *price, partner[i] = j;
+        }
+    }
+    for (i64 number = 0; number < n - 1; number++) {
+        i64 kept = alive[0];
+        for (i64 a = 1; a < n_alive; a++)
+            if (least[alive[a]] < least[kept])
+                kept = alive[a];
+        i64 gone = partner[kept];
+        i64 lower = node[kept] < node[gone] ? kept : gone;
+        children[2 * number] = node[lower];
+        children[2 * number + 1] = node[lower == kept ? gone : kept];
+        costs[number] = least[kept];
+        cuts[kept] += cuts[gone] - 2 * links[kept * n + gone];
+        sizes[kept] += sizes[gone];
+        own[kept] = cost_of(cost, cuts[kept], sizes[kept]);
+        node[kept] = n + number;
+
+        i64 n_left = 0;
+        for (i64 a = 0; a < n_alive; a++)
+            if (alive[a] != gone)
+                alive[n_left++] = alive[a];
+        n_alive = n_left;
+        for (i64 a = 0; a < n_alive; a++) {
+            i64 j = alive[a];
+            double link = links[kept * n + j] + links[gone * n + j];
+            links[kept * n + j] = links[j * n + kept] = link;
+            joined[j] = cost_of(cost, cuts[kept] + cuts[j] - 2 * link, sizes[kept] + sizes[j])
+                        - own[kept] - own[j];
+        }
+        joined[kept] = INFINITY;
+        for (i64 a = 0; a < n_alive; a++) {
+            i64 j = alive[a];
+            added[kept * n + j] = added[j * n + kept] = joined[j];
+        }
+        /* only fragments whose partner was one of the two lost it; others may have a cheaper one */
+        for (i64 a = 0; a < n_alive; a++) {
+            i64 i = alive[a];
+            if (joined[i] < least[i]) {
+                least[i] = joined[i], partner[i] = kept;
+            } else if (partner[i] == kept || partner[i] == gone) {
+                i64 nearest = alive[0];
+                for (i64 b = 1; b < n_alive; b++)
+                    if (added[i * n + alive[b]] < added[i * n + nearest])
+                        nearest = alive[b];
+                partner[i] = nearest, least[i] = added[i * n + nearest];
+            }
+        }
+    }
+    free(added), free(scratch), free(numbers);
+    return 0;
+}
+
+/* ---- moves.py ------------------------------------------------------------------------------- */
+
+/* the graph between fragments in CSR form, and their numbers of rows */
+typedef struct {
+    const int32_t *indptr, *indices;
+    const double *links, *sizes;
+} Coarse;
+
+typedef struct {
+    i64 n, k;
+    const Coarse *coarse;
+    Cost cost;
+    double *degree, *links, *enter;  /* links of every cluster (k, n); prices to enter it (n, k) */
+    double *leave, *entry, *cuts, *sizes;
+    i64 *target, *labels, *made, *from;
+    unsigned char *is_free;
+    double objective;
+} Moves;
+
+static void count(Moves *m)
+{
+    i64 n = m->n, k = m->k;
+    const Coarse *graph = m->coarse;
+    memset(m->links, 0, (size_t)(n * k) * sizeof(double));
+    memset(m->cuts, 0, (size_t)k * sizeof(double));
+    memset(m->sizes, 0, (size_t)k * sizeof(double));
+    for (i64 i = 0; i < n; i++) {
+        double *links = m->links + m->labels[i] * n;
+        for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
+            links[graph->indices[e]] += graph->links[e];
+        m->sizes[m->labels[i]] += graph->sizes[i];
+    }
+    for (i64 i = 0; i < n; i++)
+        m->cuts[m->labels[i]] += m->degree[i] - m->links[m->labels[i] * n + i];
+    m->objective = m->cost.factor * log((double)k);
+    for (i64 c = 0; c < k; c++)
+        if (m->sizes[c] > 0)
+            m->objective += cost_of(&m->cost, m->cuts[c], m->sizes[c]);
+}
+
+/* prices of entering clusters, and of leaving them for their own fragments */
+static void price(Moves *m, const i64 *clusters, i64 n_clusters)
+{
+    i64 n = m->n, k = m->k;
+    i64 first = clusters[0], last = clusters[n_clusters - 1];
+    const double *sizes = m->coarse->sizes;
+    for (i64 a = 0; a < n_clusters; a++) {
+        i64 c = clusters[a];
+        double cut = m->cuts[c], size = m->sizes[c];
+        double cost = size > 0 ? cost_of(&m->cost, cut, size) : 0;
+        const double *links = m->links + c * n;
+        for (i64 i = 0; i < n; i++) {
+            if (!m->is_free[i])
+                continue;
+            if (m->labels[i] != c) {
+                m->enter[i * k + c] =
+                    cost_of(&m->cost, cut + m->degree[i] - 2 * links[i], size + sizes[i]) - cost;
+                continue;
+            }
+            double left = size - sizes[i];
+            m->leave[i] = left > 0.5 ? cost_of(&m->cost, cut - m->degree[i] + 2 * links[i], left) - cost
+                                     : INFINITY;
+            m->enter[i * k + c] = INFINITY;
+        }
+    }
+    /* prices of other clusters have not changed: only fragments whose cheapest cluster was one of
+       these compare all clusters again */
+    for (i64 i = 0; i < n; i++) {
+        if (!m->is_free[i])
+            continue;
+        const double *enter = m->enter + i * k;
+        i64 target = m->target[i];
+        if (target == first || target == last) {
+            target = 0;
+            for (i64 c = 1; c < k; c++)
+                if (enter[c] < enter[target])
+                    target = c;
+        } else {
+            if (enter[first] < m->entry[i])
+                target = first;
+            if (enter[last] < enter[target])
+                target = last;
+        }
+        m->target[i] = target, m->entry[i] = enter[target];
+    }
+}
+
+static void move(Moves *m, i64 fragment, i64 before, i64 after)
+{
+    i64 n = m->n;
+    double degree = m->degree[fragment];
+    double *left = m->links + before * n, *entered = m->links + after * n;
+    const Coarse *graph = m->coarse;
+    m->cuts[before] += 2 * left[fragment] - degree;
+    m->cuts[after] += degree - 2 * entered[fragment];
+    m->sizes[before] -= graph->sizes[fragment];
+    m->sizes[after] += graph->sizes[fragment];
+    for (i64 e = graph->indptr[fragment]; e < graph->indptr[fragment + 1]; e++) {
+        left[graph->indices[e]] -= graph->links[e];
+        entered[graph->indices[e]] += graph->links[e];
+    }
+    m->labels[fragment] = after;
+}
+
+static void run_pass(Moves *m, double patience, const i64 *all_clusters)
+{
+    i64 n = m->n, n_made = 0, n_kept = 0;
+    double change = 0, least = 0;
+    memset(m->is_free, 1, (size_t)n);
+    memset(m->target, 0, (size_t)n * sizeof *m->target); /* the first price compares all clusters */
+    price(m, all_clusters, m->k);
+    while ((double)(n_made - n_kept) <= patience) {
+        i64 best = -1;
+        double lowest = INFINITY;
+        for (i64 i = 0; i < n; i++)
+            if (m->is_free[i] && m->entry[i] + m->leave[i] < lowest)
+                lowest = m->entry[i] + m->leave[i], best = i;
+        if (best < 0)
+            break;
+        i64 touched[2] = {m->labels[best], m->target[best]};
+        change += lowest;
+        move(m, best, touched[0], touched[1]);
+        m->is_free[best] = 0;
+        m->made[n_made] = best, m->from[n_made++] = touched[0];
+        if (change < least - 1e-15)
+            least = change, n_kept = n_made;
+        price(m, touched, 2);
+    }
+    while (n_made-- > n_kept)
+        m->labels[m->made[n_made]] = m->from[n_made];
+    count(m);
+}
+
+EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, const double *links,
+                   const double *sizes, const Cost *cost, double patience, double least_gain,
+                   i64 *labels, double *objective)
+{
+    const Coarse graph = {indptr, indices, links, sizes}, *coarse = &graph;
+    double *scratch = malloc((size_t)(2 * n * k + 3 * n + 2 * k) * sizeof *scratch);
+    i64 *numbers = malloc((size_t)(3 * n + k) * sizeof *numbers);
+    unsigned char *is_free = malloc((size_t)n);
+    if (!scratch || !numbers || !is_free) {
+        free(scratch), free(numbers), free(is_free);
+        return -1;
+    }
+    Moves m = {.n = n, .k = k, .coarse = coarse, .cost = *cost};
+    m.links = scratch, m.enter = m.links + n * k, m.degree = m.enter + n * k;
+    m.leave = m.degree + n, m.entry = m.leave + n, m.cuts = m.entry + n, m.sizes = m.cuts + k;
+    m.target = numbers, m.made = numbers + n, m.from = numbers + 2 * n, m.labels = labels;
+    m.is_free = is_free;
+    i64 *all_clusters = numbers + 3 * n;
+    for (i64 c = 0; c < k; c++)
+        all_clusters[c] = c;
+    for (i64 i = 0; i < n; i++) {
+        m.degree[i] = 0;
+        for (i64 e = coarse->indptr[i]; e < coarse->indptr[i + 1]; e++)
+            m.degree[i] += coarse->links[e];
+    }
+    count(&m);
+    double lowest;
+    do {
+        lowest = m.objective;
+        run_pass(&m, patience, all_clusters);
+    } while (m.objective < lowest - least_gain * fabs(lowest));
+    *objective = m.objective;
+    free(scratch), free(numbers), free(is_free);
+    return 0;
+}
+
+/* ---- refine.py ------------------------------------------------------------------------------ */
+
+/* a graph in CSR form */
+typedef struct {
+    i64 n;
+    const int32_t *indptr, *indices;
+    const double *weight;
+} Graph;
+
+/* the rows of active that gain by a move, the cluster to move to, and the gain; returns their number,
+   or -1 without memory. A row gains nothing by entering a cluster that none of its neighbours is in */
+EXPORT i64 best_moves(const Graph *graph, i64 n_active, const i64 *active, const i64 *labels, i64 k,
+                      const double *cuts, const double *sizes, const double *degree,
+                      const Cost *cost, double least_gain, i64 *rows, i64 *after, double *gains)
+{
+    double *costs = malloc((size_t)k * sizeof *costs);
+    double *link = calloc((size_t)k, sizeof *link);
+    i64 *near = malloc((size_t)k * sizeof *near);
+    i64 n_found = costs && link && near ? 0 : -1;
+    for (i64 c = 0; n_found == 0 && c < k; c++)
+        costs[c] = sizes[c] > 0 ? cost_of(cost, cuts[c], sizes[c]) : 0;
+    for (i64 a = 0; n_found >= 0 && a < n_active; a++) {
+        i64 row = active[a], own = labels[row], n_near = 0;
+        if (sizes[own] < 2)
+            continue;
+        for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
+            i64 c = labels[graph->indices[e]];
+            if (link[c] == 0)
+                near[n_near++] = c;
+            link[c] += graph->weight[e];
+        }
+        double leave = cost_of(cost, cuts[own] - degree[row] + 2 * link[own], sizes[own] - 1)
+                       - costs[own];
+        double least = -least_gain;
+        i64 best = -1;
+        for (i64 b = 0; b < n_near; b++) {
+            i64 c = near[b];
+            double gain = INFINITY;
+            if (c != own)
+                gain = leave + (cost_of(cost, cuts[c] + degree[row] - 2 * link[c], sizes[c] + 1)
+                                - costs[c]);
+            if (gain < least || (gain == least && c < best))
+                least = gain, best = c;
+            link[c] = 0;
+        }
+        if (best >= 0)
+            rows[n_found] = row, after[n_found] = best, gains[n_found++] = least;
+    }
+    free(costs), free(link), free(near);
+    return n_found;
+}
+
+/* the change of every cut when rows move, from the edges of the moved rows only; is_moved is all
+   zero, before and after */
+EXPORT i64 change_of_cuts(const Graph *graph, i64 n_moved, const i64 *moved, const i64 *moved_to,
+                           const i64 *labels, unsigned char *is_moved, i64 *after, double *change)
+{
+    for (i64 a = 0; a < n_moved; a++)
+        is_moved[moved[a]] = 1, after[moved[a]] = moved_to[a];
+    for (i64 a = 0; a < n_moved; a++) {
+        i64 row = moved[a];
+        for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
+            i64 other = graph->indices[e];
+            /* an edge between two moved rows is stored with both of them */
+            double weight = is_moved[other] ? 0.5 * graph->weight[e] : graph->weight[e];
+            if (labels[row] != labels[other])
+                change[labels[row]] -= weight, change[labels[other]] -= weight;
+            i64 to = is_moved[other] ? after[other] : labels[other];
+            if (moved_to[a] != to)
+                change[moved_to[a]] += weight, change[to] += weight;
+        }
+    }
+    for (i64 a = 0; a < n_moved; a++)
+        is_moved[moved[a]] = 0;
+    return 0;
+}
+
+EXPORT i64 mark_neighbors(const Graph *graph, i64 n_rows, const i64 *rows, unsigned char *is_marked)
+{
+    for (i64 a = 0; a < n_rows; a++)
+        for (i64 e = graph->indptr[rows[a]]; e < graph->indptr[rows[a] + 1]; e++)
+            is_marked[graph->indices[e]] = 1;
+    return 0;
+}
+
+EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
+{
+    for (i64 row = 0; row < graph->n; row++) {
+        double cut = 0;
+        for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++)
+            if (labels[graph->indices[e]] != labels[row])
+                cut += graph->weight[e];
+        cuts[labels[row]] += cut;
+    }
+    return 0;
+}
+
+/* ---- fragments.py --------------------------------------------------------------------------- */
+
+/* groups of up to most rows: every row, in the given order, joins the group that it has the heaviest
+   links to, if there is room; a few rounds. Groups start as single rows */
+EXPORT i64 propagate(const Graph *graph, const i64 *order, i64 most, i64 n_rounds, i64 *groups)
+{
+    double *link = calloc((size_t)graph->n, sizeof *link);
+    i64 *sizes = malloc((size_t)graph->n * sizeof *sizes);
+    i64 *near = malloc((size_t)graph->n * sizeof *near);
+    i64 failed = !link || !sizes || !near;
+    for (i64 row = 0; !failed && row < graph->n; row++)
+        sizes[row] = 1, groups[row] = row;
+    for (i64 round = 0; !failed && round < n_rounds; round++) {
+        i64 n_moved = 0;
+        for (i64 a = 0; a < graph->n; a++) {
+            i64 row = order[a], own = groups[row], n_near = 0;
+            for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
+                i64 group = groups[graph->indices[e]];
+                if (link[group] == 0)
+                    near[n_near++] = group;
+                link[group] += graph->weight[e];
+            }
+            i64 best = own;
+            double heaviest = link[own];
+            for (i64 b = 0; b < n_near; b++) {
+                i64 group = near[b];
+                int heavier = link[group] > heaviest;
+                int first = link[group] == heaviest && best != own && group < best;
+                if ((heavier || first) && group != own && sizes[group] < most)
+                    heaviest = link[group], best = group;
+            }
+            for (i64 b = 0; b < n_near; b++)
+                link[near[b]] = 0;
+            if (best != own)
+                sizes[own]--, sizes[best]++, groups[row] = best, n_moved++;
+        }
+        if (n_moved == 0)
+            break;
+    }
+    free(link), free(sizes), free(near);
+    return -failed;
+}
+
+/* the graph between groups, whose rows are listed group by group in members; a group's own links
+   are kept. Returns the number of entries; the outputs have room for one per edge */
+EXPORT i64 contract(const Graph *graph, const i64 *groups, i64 n_groups, const i64 *members,
+                    const i64 *first, int32_t *indptr, int32_t *indices, double *weight)
+{
+    double *link = calloc((size_t)n_groups, sizeof *link);
+    i64 n_entries = link ? 0 : -1;
+    indptr[0] = 0;
+    for (i64 group = 0; link && group < n_groups; group++) {
+        i64 begin = n_entries;
+        for (i64 a = first[group]; a < first[group + 1]; a++) {
+            i64 row = members[a];
+            for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
+                i64 other = groups[graph->indices[e]];
+                if (link[other] == 0)
+                    indices[n_entries++] = (int32_t)other;
+                link[other] += graph->weight[e];
+            }
+        }
+        for (i64 e = begin; e < n_entries; e++) {
+            weight[e] = link[indices[e]];
+            link[indices[e]] = 0;
+        }
+        indptr[group + 1] = (int32_t)n_entries;
+    }
+    free(link);
+    return n_entries;
+}

@@ -1,0 +1,77 @@
+"""Greedy merging of fragments, cheapest pair first, down to one cluster."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from prcut.numerics.objective import ClusterCost
+from prcut.search import kernels
+from prcut.search.fragments import CoarseGraph
+
+
+class MergeTree(NamedTuple):
+    """The order of merges, and the cost of each.
+
+    Attributes
+    ----------
+    children : int64 array, shape (n_fragments - 1, 2)
+        As in scikit-learn's agglomerative clustering: nodes below ``n_fragments`` are
+        fragments, node ``n_fragments + i`` is the result of merge i.
+    costs : float64 array, shape (n_fragments - 1,)
+        Increase of the objective by every merge.
+    """
+
+    children: np.ndarray
+    costs: np.ndarray
+
+    def labels(self, n_clusters: int) -> np.ndarray:
+        """Return each fragment's cluster when ``n_clusters`` are left, shape (n_fragments,)."""
+        n_fragments = len(self.children) + 1
+        parent = np.arange(2 * n_fragments - 1)
+        for number, pair in enumerate(self.children[: max(0, n_fragments - n_clusters)]):
+            parent[pair] = n_fragments + number
+        for node in range(len(parent) - 1, -1, -1):  # parents have larger numbers
+            parent[node] = parent[parent[node]]
+        return np.unique(parent[:n_fragments], return_inverse=True)[1].reshape(-1)
+
+
+def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
+    """Merge greedily the pair whose merge adds least to the objective."""
+    links, sizes = coarse.links.toarray(), coarse.sizes.copy()
+    n_fragments = len(sizes)
+    children = np.empty((n_fragments - 1, 2), dtype=np.int64)
+    costs = np.empty(n_fragments - 1)
+    if kernels.LIBRARY is not None:
+        kernels.call("merge", n_fragments, links, sizes, cost, children, costs)
+        return MergeTree(children, costs)
+    cuts, alive = links.sum(1), np.ones(n_fragments, dtype=bool)
+    node = np.arange(n_fragments)
+    own = cost(cuts, sizes)
+    added = cost(cuts[:, None] + cuts - 2 * links, sizes[:, None] + sizes) - own[:, None] - own
+    np.fill_diagonal(added, np.inf)
+    partner, least = added.argmin(1), added.min(1)
+    for number in range(n_fragments - 1):
+        kept = int(least.argmin())
+        gone = int(partner[kept])
+        children[number], costs[number] = sorted((node[kept], node[gone])), least[kept]
+        cuts[kept] += cuts[gone] - 2 * links[kept, gone]
+        sizes[kept] += sizes[gone]
+        links[kept] += links[gone]
+        links[:, kept] = links[kept]
+        own[kept] = cost(cuts[kept], sizes[kept])
+        node[kept], alive[gone] = n_fragments + number, False
+
+        joined = cost(cuts[kept] + cuts - 2 * links[kept], sizes[kept] + sizes) - own[kept] - own
+        joined[~alive] = joined[kept] = np.inf
+        added[kept] = added[:, kept] = joined
+        added[gone] = added[:, gone] = np.inf
+        # only fragments whose partner was one of the two lost it; others may have a cheaper one
+        closer = joined < least
+        least[closer], partner[closer] = joined[closer], kept
+        lost = np.flatnonzero(alive & ~closer & ((partner == kept) | (partner == gone)))
+        partner[lost] = added[lost].argmin(1)
+        least[lost] = added[lost, partner[lost]]
+        least[gone] = np.inf
+    return MergeTree(children, costs)

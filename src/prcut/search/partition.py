@@ -1,0 +1,314 @@
+"""A partition of a graph: fragments → merge and move → refine → combine → move groups.
+
+No labels are used: of all partitions that are found, the one with the lowest objective is kept.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.matching import adjusted_rand
+from prcut.numerics.objective import ClusterCost
+from prcut.runtime.engine import map_threads
+from prcut.runtime.progress import StepLog
+from prcut.search.fragments import (
+    GROUP_SIZE,
+    choose_n_fragments,
+    contract,
+    find_fragments,
+    find_groups,
+    overlay,
+)
+from prcut.search.merge import MergeTree, merge
+from prcut.search.moves import find_optima, find_optimum, improve
+from prcut.search.refine import partition_cuts, refine
+
+_objective = attrgetter("objective")
+
+# random labellings of a quick search; random labellings and shuffles where starts are combined.
+# With many clusters there are fewer: nothing random comes near what merging gives, and shuffles
+# are expensive. The limits are numbers of them times clusters; the last bounds the starts as well
+_N_QUICK_STARTS, _N_STARTS, _N_SHUFFLES = 12, 16, 30
+_MAX_STARTED_CLUSTERS, _MAX_SHUFFLED_CLUSTERS = 240, 1000
+# rounds in which groups of rows move
+_N_CYCLES = 2
+# fragments that a partition is improved over at most: each has a price for every cluster
+_MAX_FRAGMENTS = 2**13
+# below this fraction of the objective of random labels there is nothing left to gain
+_NOTHING_LEFT = 1e-4
+# at most what a random cluster costs, and not nothing, where nothing is cut
+_BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
+
+
+class Partition(NamedTuple):
+    """Hard labels of all rows, with their objective.
+
+    Attributes
+    ----------
+    labels : int64 array, shape (n_samples,)
+    objective : float
+        :func:`prcut.numerics.objective.hard_objective` of the labels.
+    agreement : float
+        Mean adjusted Rand index between the lowest and the other optima of a quick search: near 1
+        where the graph determines the clusters, and not the start.
+    balance_weight : float
+        Balance weight of the objective.
+    """
+
+    labels: np.ndarray
+    objective: float
+    agreement: float = 1.0
+    balance_weight: float = 0.0
+
+
+class QuickPartition(NamedTuple):
+    """The result of a quick search, and the fragment of every row, to be searched again."""
+
+    partition: Partition
+    fragments: np.ndarray
+
+
+def find_partition(
+    graph: SimilarityGraph,
+    n_clusters: int,
+    *,
+    balance_weight: float | None = None,
+    n_init: int = 4,
+    seed: int = 0,
+    quick: QuickPartition | None = None,
+    n_jobs: int = 1,
+    log: StepLog | None = None,
+) -> Partition:
+    """Search for the partition of the rows with the lowest objective.
+
+    A quick search shows how much balance the graph needs. Each start splits the graph into
+    fragments, finds the best clusters of whole fragments, and moves single rows. Rows that all
+    starts keep together are fragments once more: the best clusters of these take from every start
+    what it found best. Last, small groups of linked rows move, which single rows never would.
+
+    Parameters
+    ----------
+    graph : SimilarityGraph
+    n_clusters : int
+    balance_weight : float, optional
+        See :func:`prcut.numerics.objective.balance_factor`; by default :func:`choose_balance`.
+    n_init : int
+        Number of starts, fewer of more than 250 clusters; with 0, only what the quick search found
+        is improved.
+    seed : int
+    quick : QuickPartition, optional
+        Result of :func:`quick_partition` for the same graph, which is then not repeated.
+    n_jobs : int
+        Threads that share the starts; the partition does not depend on it.
+    log : StepLog, optional
+        Told what was done, and the objective reached.
+
+    Examples
+    --------
+    >>> graph = SimilarityGraph.from_neighbors([[1], [2], [1], [4], [5], [4]])  # two paths
+    >>> find_partition(graph, 2).labels.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+    True
+    """
+    log = StepLog() if log is None else log
+    weight = _as_scipy(graph)
+    if quick is None:
+        quick = quick_partition(
+            graph, n_clusters, balance_weight=balance_weight, seed=seed, n_jobs=n_jobs
+        )
+    if balance_weight is None:
+        balance_weight = choose_balance(weight, quick.partition.labels, n_clusters)
+    cost = _cost(weight, n_clusters, balance_weight)
+    partition = _refined(weight, quick.partition.labels, cost)
+    log("quick search", partition.objective)
+    n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
+    if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
+        rngs = [np.random.default_rng([seed, 1, number]) for number in range(n_init + 1)]
+        search = partial(_start, weight, quick.fragments, cost)
+        partitions = [partition]
+        for number, start in enumerate(map_threads(search, enumerate(rngs[:-1]), n_jobs)):
+            log(f"start {number + 1}/{n_init}", start.objective)
+            partitions.append(start)
+        partition = _combined(weight, partitions, cost, rngs[-1], n_jobs)
+        log("combined starts", partition.objective)
+        for _ in range(_N_CYCLES if n_init else 1):
+            groups = find_groups(weight, GROUP_SIZE, rngs[-1])
+            partition = min(partition, _improved(weight, groups, partition, cost), key=_objective)
+        log("moved groups", partition.objective)
+    return partition._replace(
+        agreement=quick.partition.agreement, balance_weight=float(balance_weight)
+    )
+
+
+def quick_partition(
+    graph: SimilarityGraph,
+    n_clusters: int,
+    *,
+    balance_weight: float | None = None,
+    seed: int = 0,
+    n_jobs: int = 1,
+) -> QuickPartition:
+    """Search quickly, and measure whether the graph, not the start, determines the clusters."""
+    weight = _as_scipy(graph)
+    if balance_weight is None:
+        balance_weight = _MAX_BALANCE
+    cost = _cost(weight, n_clusters, balance_weight)
+    rng = np.random.default_rng(seed)
+    fragments = _fragments(weight, n_clusters, rng)
+    n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
+    optima = find_optima(contract(weight, fragments), cost, rng, n_starts, n_jobs)
+    lowest, *others = (labels[fragments] for labels, _ in optima)
+    agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
+    partition = _refined(weight, lowest, cost)
+    partition = partition._replace(agreement=agreement, balance_weight=balance_weight)
+    return QuickPartition(partition, fragments)
+
+
+def choose_balance(weight: csr_array, labels: np.ndarray, n_clusters: int) -> float:
+    """Choose the balance weight for a graph from what its clusters add to the cut.
+
+    Where clusters are hardly connected, as the digits of MNIST, a small weight keeps them all, and
+    a larger one would move rows for the sake of equal sizes. Where they blur, as in Fashion-MNIST,
+    the cut alone would empty some. So an empty cluster costs ten times what a cluster of the given
+    partition does, at least .1 and at most 1.
+    """
+    if n_clusters == 1:
+        return 0.0
+    cut = _scored(weight, labels, _cost(weight, n_clusters, 0.0)).objective
+    wanted = _BALANCE_PER_CUT * cut / (n_clusters - 1)
+    return min(_MAX_BALANCE, max(_MIN_BALANCE, wanted))
+
+
+def refine_labels(
+    graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, balance_weight: float = 1.0
+) -> np.ndarray:
+    """Move single rows of any labelling as long as its objective falls.
+
+    >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [5], [4]])
+    >>> refine_labels(path, np.array([0, 1, 0, 1, 1, 1]), 2).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    weight = _as_scipy(graph)
+    return refine(weight, labels, _cost(weight, n_clusters, balance_weight))
+
+
+def merge_clusters(
+    graph: SimilarityGraph, labels: np.ndarray, *, balance_weight: float = 1.0
+) -> MergeTree:
+    """Merge the clusters, none of which may be empty, down to one, cheapest pair first."""
+    weight = _as_scipy(graph)
+    return merge(contract(weight, labels), _cost(weight, int(labels.max()) + 1, balance_weight))
+
+
+def _cost(weight: csr_array, n_clusters: int, balance_weight: float) -> ClusterCost:
+    total = float(weight.data.sum(dtype=np.float64))
+    return ClusterCost.of(weight.shape[0], total, n_clusters, balance_weight=balance_weight)
+
+
+def _fragments(weight: csr_array, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    n_samples = weight.shape[0]
+    fragments = find_fragments(weight, choose_n_fragments(n_samples, n_clusters), rng)
+    n_splits = 1
+    while fragments.max() + 1 < n_clusters:  # smoothed noise does not distinguish enough rows
+        n_splits *= 2
+        fragments = overlay(fragments, np.arange(n_samples) % n_splits)
+    return fragments
+
+
+def _start(
+    weight: csr_array,
+    fragments: np.ndarray,
+    cost: ClusterCost,
+    start: tuple[int, np.random.Generator],
+) -> Partition:
+    """Find the best clusters of whole fragments, in the first start those of the quick search."""
+    number, rng = start
+    if number > 0:
+        fragments = _fragments(weight, cost.n_clusters, rng)
+    return _searched(weight, fragments, cost, rng)
+
+
+def _searched(
+    weight: csr_array,
+    fragments: np.ndarray,
+    cost: ClusterCost,
+    rng: np.random.Generator,
+    n_starts: int = 0,
+    n_shuffles: int = 0,
+    n_jobs: int = 1,
+) -> Partition:
+    """Find the best clusters of whole fragments, then move single rows."""
+    tries = n_starts, n_shuffles, n_jobs
+    labels, _ = find_optimum(contract(weight, fragments), cost, rng, *tries)
+    return _refined(weight, labels[fragments], cost)
+
+
+def _combined(
+    weight: csr_array,
+    partitions: list[Partition],
+    cost: ClusterCost,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> Partition:
+    """Search over the rows that all partitions keep together, then that the best and each keep."""
+    n_starts = min(_N_STARTS, _MAX_STARTED_CLUSTERS // cost.n_clusters)
+    n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // cost.n_clusters)
+    best = min(partitions, key=_objective)
+    # of two partitions, both together are the best with the other
+    together = [partitions] if len(partitions) > 2 else []
+    for others in (*together, *([one] for one in partitions)):
+        fragments = overlay(best.labels, *(other.labels for other in others))
+        if fragments.max() >= cost.n_clusters:
+            # where starts agree in nothing, what they keep together is next to nothing
+            n_fragments = choose_n_fragments(len(fragments), cost.n_clusters)
+            fragments = _keep_largest(fragments, best.labels, n_fragments)
+            other = _searched(weight, fragments, cost, rng, n_starts, n_shuffles, n_jobs)
+            best = min(best, other, key=_objective)
+    return best
+
+
+def _improved(
+    weight: csr_array, fragments: np.ndarray, partition: Partition, cost: ClusterCost
+) -> Partition:
+    """Move intersections of fragments and clusters, then single rows."""
+    fragments = _keep_largest(overlay(fragments, partition.labels), partition.labels)
+    labels = np.zeros(int(fragments.max()) + 1, dtype=np.int64)
+    labels[fragments] = partition.labels
+    labels, _ = improve(contract(weight, fragments), labels, cost)
+    return _refined(weight, labels[fragments], cost)
+
+
+def _keep_largest(
+    fragments: np.ndarray, labels: np.ndarray, most: int = _MAX_FRAGMENTS
+) -> np.ndarray:
+    """Keep the largest fragments, ``most`` of them, and join the rest of every cluster."""
+    sizes = np.bincount(fragments)
+    if len(sizes) <= most:
+        return fragments
+    is_large = np.zeros(len(sizes), dtype=bool)
+    is_large[np.argsort(-sizes, kind="stable")[:most]] = True
+    joined = np.where(is_large[fragments], fragments, len(sizes) + labels)
+    return np.unique(joined, return_inverse=True)[1].reshape(-1)
+
+
+def _refined(weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> Partition:
+    return _scored(weight, refine(weight, labels, cost), cost)
+
+
+def _scored(weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> Partition:
+    sizes = np.bincount(labels, minlength=cost.n_clusters).astype(np.float64)
+    cuts = partition_cuts(weight, labels, cost.n_clusters)
+    return Partition(labels, cost.objective(cuts, sizes))
+
+
+def _as_scipy(graph: SimilarityGraph) -> csr_array:
+    """Return the weights in float64, with 32-bit indices if they suffice."""
+    weight = graph.to_scipy()
+    dtype = np.int32 if weight.nnz <= np.iinfo(np.int32).max else np.int64
+    arrays = weight.data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
+    return csr_array(arrays, shape=weight.shape, dtype=np.float64)

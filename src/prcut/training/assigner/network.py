@@ -1,0 +1,175 @@
+"""The assigner: a network that turns a row into cluster logits.
+
+Its ``probs`` are their softmax. Initial weights come from the generator given; without one, from
+torch's.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.utils import parametrizations
+
+from prcut.errors import InvalidInputError
+from prcut.numerics.validation import check_positive_int
+
+
+class Assigner(nn.Module):
+    """Linear map or multi-layer perceptron from features to cluster logits.
+
+    Parameters
+    ----------
+    n_features, n_clusters : int
+    hidden : sequence of int
+        Widths of the hidden layers, each followed by a GELU; none gives a linear assigner, the
+        paper's choice for pretrained representations. With hidden layers the first and the last
+        layer are weight-normalised, as in the paper.
+    bottleneck : int, optional
+        Width of one more linear layer before the last; its activations are the reduced
+        representation that :meth:`represent` returns.
+    generator : torch.Generator, optional
+        Source of the initial weights.
+
+    Examples
+    --------
+    >>> assigner = Assigner(784, 10, hidden=(512, 512), bottleneck=16)
+    >>> rows = torch.zeros(3, 784)
+    >>> assigner(rows).shape, assigner.represent(rows).shape
+    (torch.Size([3, 10]), torch.Size([3, 16]))
+    >>> bool(assigner.probs(rows).sum(1).allclose(torch.ones(3)))
+    True
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_clusters: int,
+        hidden: Sequence[int] = (),
+        bottleneck: int | None = None,
+        *,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_features = check_positive_int("n_features", n_features)
+        self.n_clusters = check_positive_int("n_clusters", n_clusters)
+        self.hidden = tuple(check_positive_int("hidden", width) for width in hidden)
+        self.bottleneck = (
+            None if bottleneck is None else check_positive_int("bottleneck", bottleneck)
+        )
+        widths = [self.n_features, *self.hidden, *filter(None, [self.bottleneck]), self.n_clusters]
+        layers = [_linear(*ends, generator) for ends in pairwise(widths)]
+        layers[0] = _InputLinear(layers[0])
+        if self.hidden:
+            parametrizations.weight_norm(layers[0])
+            parametrizations.weight_norm(layers[-1])
+        body: list[nn.Module] = []
+        for layer in layers[: len(self.hidden)]:
+            body += [layer, nn.GELU()]
+        self.body = nn.Sequential(*body, *layers[len(self.hidden) : -1])
+        self.head = layers[-1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # weight-normalised layers cannot be pickled; with keep_vars the parameters stay those that
+        # an optimizer, pickled beside them, holds
+        options = self.n_features, self.n_clusters, self.hidden, self.bottleneck
+        return _rebuild, (options, self.state_dict(keep_vars=True), self.training)
+
+    def standardize(self, origin: Tensor, scale: float) -> None:
+        """Read features as ``(features - origin) / scale`` from now on.
+
+        A learning rate then means the same in every unit of measurement. One number scales all
+        columns, because the graph's distances weigh all columns alike.
+        """
+        layer = self.body[0] if len(self.body) else self.head
+        assert isinstance(layer, _InputLinear)  # noqa: S101
+        layer.origin.copy_(origin)
+        layer.scale.fill_(scale)
+
+    @property
+    def width(self) -> int:
+        """Number of activations of a row in the widest layer."""
+        return max(self.n_clusters, *self.hidden, 1)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the logits are finite: not with NaN, a scale of 0, or weights of length 0."""
+        weight = next(self.parameters())
+        # 0 times NaN or infinity is NaN: one row of zeros sees every weight
+        with torch.inference_mode():
+            logits = self(torch.zeros(1, self.n_features, dtype=weight.dtype, device=weight.device))
+        return bool(logits.isfinite().all())
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return logits, shape (n_samples, n_clusters), for dense or sparse CSR features."""
+        logits: Tensor = self.head(self.represent(features))
+        return logits
+
+    def represent(self, features: Tensor) -> Tensor:
+        """Return the input of the last layer: the bottleneck's activations, where there is one."""
+        if features.shape[-1:] != (self.n_features,):
+            raise InvalidInputError(
+                f"features have shape {tuple(features.shape)}, "
+                f"expected (n_samples, n_features) with n_features={self.n_features}."
+            )
+        representation: Tensor = self.body(features)
+        return representation
+
+    def probs(self, features: Tensor) -> Tensor:
+        """Return cluster probabilities, shape (n_samples, n_clusters)."""
+        return self(features).softmax(-1)  # type: ignore[no-any-return]
+
+
+def _rebuild(options: tuple[Any, ...], state: dict[str, Tensor], is_training: bool) -> Assigner:
+    assigner = Assigner(*options)
+    assigner.load_state_dict(state, assign=True)
+    return assigner.train(is_training)
+
+
+class _Linear(nn.Linear):
+    """Linear layer whose weights are not drawn twice, and without torch's symbolic shapes."""
+
+    def reset_parameters(self) -> None:
+        """Leave the weights to :func:`_linear`."""
+
+
+class _InputLinear(_Linear):
+    """Linear layer on ``(features - origin) / scale``, for dense or sparse CSR rows.
+
+    Origin and scale are applied to the weights, not to the rows, which stay sparse.
+    """
+
+    origin: Tensor
+    scale: Tensor
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__(layer.in_features, layer.out_features, device="meta")
+        self.weight, self.bias = layer.weight, layer.bias
+        self.register_buffer("origin", torch.zeros(layer.in_features))
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, features: Tensor) -> Tensor:
+        weight = self.weight / self.scale
+        bias = self.bias - weight @ self.origin
+        if features.layout != torch.sparse_csr:
+            return nn.functional.linear(features, weight, bias)
+        product = nn.functional.embedding_bag(
+            features.col_indices(),
+            weight.T,
+            features.crow_indices(),
+            mode="sum",
+            per_sample_weights=features.values(),
+            include_last_offset=True,
+        )
+        return product + bias
+
+
+def _linear(n_in: int, n_out: int, generator: Generator | None) -> _Linear:
+    """Make a linear layer with torch's default distribution, drawn from ``generator``."""
+    layer = _Linear(n_in, n_out)
+    bound = 1 / math.sqrt(n_in)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return layer

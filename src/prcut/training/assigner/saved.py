@@ -1,0 +1,297 @@
+"""A trained assigner as a folder that is safe to load from strangers: tensors and JSON, no pickle.
+
+===================== ======================================================================
+``model.safetensors`` the assigner's tensors
+``config.json``       their description: format, sizes, checksum, and what the caller adds
+``README.md``         a Hugging Face model card; written once, then the user's to edit
+===================== ======================================================================
+
+The network that ``config.json`` declares is built without memory, on torch's ``meta`` device, and
+then takes the tensors of the file: a forged folder costs as much memory as its bytes on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from textwrap import shorten
+from typing import Any, NamedTuple, NoReturn, TypeGuard
+
+import torch
+from torch import Tensor
+
+import prcut
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.runtime.folder import Folder, check_format
+from prcut.training.assigner.network import Assigner
+
+_FORMAT = 1
+_TENSORS, _CONFIG, _CARD = "model.safetensors", "config.json", "README.md"
+MODEL_FILES = [_TENSORS, _CONFIG, _CARD]
+_KEYS = {"kind", "n_features", "n_clusters", "hidden", "bottleneck"}
+_DTYPES = {"torch.float16", "torch.bfloat16", "torch.float32", "torch.float64"}
+
+
+class LoadedModel(NamedTuple):
+    """An assigner on the CPU, in evaluation mode, and the description it was saved with."""
+
+    assigner: Assigner
+    description: dict[str, Any]
+
+
+def save_model(path: str | Path, assigner: Assigner, description: Mapping[str, Any]) -> None:
+    """Save an assigner as a folder, replacing a model that is there.
+
+    Killed at any moment, it leaves the old model, the new one, or a folder without ``config.json``,
+    which :func:`load_model` refuses: the old ``config.json`` is removed when the new tensors are
+    written but not yet in place, and the new one is written last. A disk that is full before they
+    are written leaves the old model.
+
+    Parameters
+    ----------
+    path : str or path
+        A local folder or a URI such as ``s3://bucket/folder``; created where it is absent.
+    assigner : Assigner
+    description : mapping
+        JSON values, such as parameters and scores; :func:`load_model` returns it.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as path:
+    ...     save_model(path, Assigner(4, 3), {"score": 0.5})
+    ...     assigner, description = load_model(path)
+    >>> assigner.n_features, description
+    (4, {'score': 0.5})
+    """
+    from safetensors.torch import save
+
+    sizes = _sizes(assigner)
+    tensors = {
+        name: value.detach().cpu().contiguous() for name, value in assigner.state_dict().items()
+    }
+    try:
+        _assemble(sizes, tensors)
+    except ValueError as error:
+        raise InvalidInputError(f"the assigner was altered after it was made: {error}.") from error
+    config = {
+        "format": _FORMAT,
+        "library": "prcut",
+        "version": prcut.__version__,
+        "assigner": sizes,
+        "description": _as_json(description),
+    }
+    folder = Folder(path)
+    replaces = _check_target(folder)
+    content = save(tensors)
+
+    def chunks() -> Iterator[bytes]:
+        yield content
+        # the new tensors are written but not yet in place: from here on the old ones are given up
+        if replaces:
+            folder.remove(_CONFIG)
+
+    written = {_TENSORS: folder.write_bytes(_TENSORS, chunks())}
+    if not folder.exists(_CARD):
+        # no sizes and no scores in it: it stays when another model is saved over this one
+        folder.write_bytes(
+            _CARD, iter([files("prcut.training.assigner").joinpath("model_card.md").read_bytes()])
+        )
+    folder.write_json(_CONFIG, {**config, "files": written})
+
+
+def load_model(path: str | Path) -> LoadedModel:
+    """Load a model that :func:`save_model` wrote, bit for bit; nothing in it is executed.
+
+    Parameters
+    ----------
+    path : str or path
+        A local folder or a URI.
+
+    Returns
+    -------
+    LoadedModel
+
+    Raises
+    ------
+    InvalidInputError
+        ``path`` holds no model of prcut, or one in a later format.
+    CorruptFileError
+        A file is cut off, altered or forged; the message names it.
+    """
+    folder = Folder(path)
+    _check_is_model(folder)
+    config = _read_config(folder)
+    sizes = _read_sizes(folder, config)
+    tensors = _read_tensors(folder, config)
+    try:
+        assigner = _assemble(sizes, tensors)
+    except ValueError as error:
+        _refuse(folder, _TENSORS, f"does not fit {_CONFIG}: {error}")
+    if not assigner.is_finite:
+        _refuse(folder, _TENSORS, "gives NaN or infinity in place of logits")
+    return LoadedModel(assigner.eval(), config["description"])
+
+
+def _assemble(sizes: Mapping[str, Any], tensors: dict[str, Tensor]) -> Assigner:
+    """Build an assigner of these sizes from these tensors; ValueError where they do not fit."""
+    # every layer has at least a weight and a bias; a forged list of a million layers is not built
+    if 2 * (len(sizes["hidden"]) + 1) > len(tensors):
+        n_layers = len(sizes["hidden"])
+        raise ValueError(f"it has {len(tensors)} tensors, too few for {n_layers} hidden layers")
+    dtypes = sorted({str(tensor.dtype) for tensor in tensors.values()})
+    if len(dtypes) > 1 or dtypes[0] not in _DTYPES:
+        raise ValueError(f"its dtypes are {', '.join(dtypes)}, expected one floating dtype")
+    try:
+        with torch.device("meta"):
+            assigner = Assigner(**{name: sizes[name] for name in _KEYS if name != "kind"})
+        assigner.load_state_dict(tensors, strict=True, assign=True)
+    # besides mismatches: sizes beyond 64 bits, and an empty tensor where one number is expected
+    except (RuntimeError, TypeError, OverflowError, IndexError) as error:
+        raise ValueError(shorten(str(error), 300).rstrip(".")) from error
+    return assigner
+
+
+def _sizes(assigner: object) -> dict[str, Any]:
+    """Return the numbers that an assigner is built from."""
+    # a subclass or a wrapper may compute something else from the same tensors
+    if type(assigner) is not Assigner:
+        raise InvalidInputError(
+            f"assigner is of type {type(assigner).__name__}, expected Assigner; pass the module "
+            "inside a wrapper."
+        )
+    return {
+        "kind": "assigner",
+        "n_features": assigner.n_features,
+        "n_clusters": assigner.n_clusters,
+        "hidden": list(assigner.hidden),
+        "bottleneck": assigner.bottleneck,
+    }
+
+
+def _as_json(description: Mapping[str, Any]) -> Any:
+    if not isinstance(description, Mapping):
+        raise InvalidInputError(
+            f"description is of type {type(description).__name__}, expected a dict."
+        )
+    try:
+        text = json.dumps(dict(description), allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"description must hold JSON values only: {error}; use str keys, plain numbers, and "
+            "None for numbers that are not finite."
+        ) from error
+    return json.loads(text)
+
+
+def _check_target(folder: Folder) -> bool:
+    """Return whether there is a model to replace; refuse to write over anything else."""
+    folder.check_is_no_file()
+    if not folder.exists(_CONFIG):
+        return False
+    try:
+        is_ours = _parse(folder).get("library") == "prcut"
+    except CorruptFileError:
+        is_ours = False
+    if not is_ours:
+        raise InvalidInputError(
+            f"{folder.path}/{_CONFIG} does not belong to a prcut model; choose another folder, or "
+            "remove it."
+        )
+    return True
+
+
+def _refuse(folder: Folder, name: str, why: str) -> NoReturn:
+    raise CorruptFileError(f"{folder.path}/{name} {why}. Save or download the model again.")
+
+
+def _check_is_model(folder: Folder) -> None:
+    from pyarrow import fs
+
+    if folder.exists(_CONFIG):
+        return
+    found = folder.filesystem.get_file_info(folder.path).type
+    if found == fs.FileType.NotFound:
+        why = "does not exist"
+    elif found == fs.FileType.File:
+        why = "is a file, expected a folder"
+    else:
+        why = f"holds no finished model (no {_CONFIG})"
+    raise InvalidInputError(f"{folder.path} {why}; pass a folder that save_model wrote.")
+
+
+def _parse(folder: Folder) -> dict[str, Any]:
+    """Read the object in config.json by strict JSON: no NaN, no endless nesting."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number of JSON")
+
+    try:
+        config = json.loads(folder.read_bytes(_CONFIG), parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        _refuse(folder, _CONFIG, f"is not JSON: {error}")
+    if not isinstance(config, dict):
+        _refuse(folder, _CONFIG, f"holds a {type(config).__name__}, expected an object")
+    return config
+
+
+def _read_config(folder: Folder) -> dict[str, Any]:
+    config = _parse(folder)
+    if config.get("library") != "prcut":
+        raise InvalidInputError(
+            f"{folder.path}/{_CONFIG} does not belong to a prcut model "
+            f"(library={config.get('library')!r}); pass a folder that save_model wrote."
+        )
+    found = config.get("format")
+    if not _is_positive_int(found):
+        _refuse(folder, _CONFIG, f"has format={found!r}, expected a whole number >= 1")
+    check_format(folder.path, found, _FORMAT)
+    for name in ("assigner", "description", "files"):
+        if not isinstance(config.get(name), dict):
+            _refuse(folder, _CONFIG, f"lacks the object {name!r}")
+    # other names are never opened: they might lead out of the folder
+    if list(config["files"]) != [_TENSORS]:
+        _refuse(folder, _CONFIG, f"lists the files {list(config['files'])}, expected {[_TENSORS]}")
+    return config
+
+
+def _is_positive_int(value: object) -> TypeGuard[int]:
+    return type(value) is int and value >= 1  # True is an int too
+
+
+def _read_sizes(folder: Folder, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers that the assigner is built from, each of the type that it must have."""
+    sizes: dict[str, Any] = config["assigner"]
+    if (kind := sizes.get("kind")) != "assigner":
+        _refuse(folder, _CONFIG, f"has assigner kind {kind!r}, expected 'assigner'")
+    if sizes.keys() != _KEYS:
+        names = f"{sorted(sizes)}, expected {sorted(_KEYS)}"
+        _refuse(folder, _CONFIG, f"describes the assigner by {names}")
+    for name in sorted(_KEYS - {"kind"}):
+        value = sizes[name]
+        if name == "hidden":
+            is_valid = isinstance(value, list) and all(map(_is_positive_int, value))
+        else:
+            is_valid = _is_positive_int(value) or (name == "bottleneck" and value is None)
+        if not is_valid:
+            _refuse(folder, _CONFIG, f"has {name}={value!r}, expected whole numbers >= 1")
+    return sizes
+
+
+def _read_tensors(folder: Folder, config: Mapping[str, Any]) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    if not folder.exists(_TENSORS):
+        _refuse(folder, _TENSORS, "is missing")
+    content = folder.read_bytes(_TENSORS)
+    found = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    if (expected := config["files"][_TENSORS]) != found:
+        _refuse(folder, _TENSORS, f"is cut off or altered: {found}, {_CONFIG} says {expected}")
+    try:
+        return load(content)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        _refuse(folder, _TENSORS, f"is not a safetensors file: {error}")

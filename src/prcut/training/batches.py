@@ -1,0 +1,175 @@
+"""Training batches: pairs of rows with their features, or rows with labels to distil.
+
+:class:`GatheredPairs` takes the rows of a sampler's pairs from features in memory (or mapped into
+it); :class:`prcut.pipeline.outofcore.pair_shards.PairShards` reads pairs that were written with
+their features; :class:`LabelledRows` needs no pairs. All give the same batch at a step, however
+many processes divide it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
+from itertools import chain, count
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prcut.graph.rows import as_features, gather_rows
+from prcut.runtime.engine import read_ahead
+from prcut.training.pairs import PairBatch, PairSampler
+from prcut.training.streams import check_streams, draw_steps, stream_generator
+
+# steps whose pairs are drawn together, which is faster than one by one
+_STEPS_AHEAD = 8
+
+_T = TypeVar("_T")
+
+
+class FeatureBatch(NamedTuple):
+    """A :class:`prcut.training.pairs.PairBatch` with features, dense or CSR, for row numbers."""
+
+    features: Tensor
+    source: Tensor
+    target: Tensor
+    weight: Tensor
+    node_weight: Tensor
+
+
+class LabelledBatch(NamedTuple):
+    """Features, dense or CSR, with the clusters of the rows in the partition to distil."""
+
+    features: Tensor
+    labels: Tensor
+
+
+Batch = FeatureBatch | LabelledBatch
+
+
+class BatchStream(Protocol):
+    """A source of batches: pairs to descend the ratio cut, or labelled rows to distil."""
+
+    def stream(
+        self,
+        batch_size: int,
+        *,
+        seed: int,
+        start_step: int,
+        n_streams: int,
+        rank: int,
+        world_size: int,
+    ) -> Generator[Batch, None, None]:
+        """Yield batches without end, from step ``start_step`` on: this process's part of each."""
+
+
+class GatheredPairs:
+    """Pairs drawn by a sampler, with their rows gathered from features.
+
+    Parameters
+    ----------
+    sampler : PairSampler
+    features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
+    """
+
+    def __init__(self, sampler: PairSampler, features: Any) -> None:
+        self.sampler = sampler
+        self._on_disk = isinstance(features, np.memmap)
+        self.features = as_features(features)
+
+    def stream(
+        self,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        start_step: int = 0,
+        n_streams: int = 8,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> Generator[FeatureBatch, None, None]:
+        """Yield batches without end, the next one made while the last is used where that pays."""
+
+        def drawn() -> Iterator[list[PairBatch]]:
+            for first in count(start_step, _STEPS_AHEAD):
+                yield draw_steps(
+                    self.sampler,
+                    batch_size,
+                    seed,
+                    range(first, first + _STEPS_AHEAD),
+                    n_streams=n_streams,
+                    rank=rank,
+                    world_size=world_size,
+                )
+
+        def gather(pairs: PairBatch) -> FeatureBatch:
+            return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])
+
+        # working ahead hides its time where a core is idle; where none is, it costs a little
+        has_idle_core = torch.get_num_threads() < (os.cpu_count() or 1) and world_size == 1
+        with ExitStack() as stack:
+
+            def ahead(made: Iterator[_T]) -> Iterator[_T]:
+                if not (self._on_disk or has_idle_core):
+                    return made
+                return stack.enter_context(closing(read_ahead(made)))
+
+            # two of them: the pairs of several steps come at once, and rows would wait for them
+            yield from ahead(map(gather, chain.from_iterable(ahead(drawn()))))
+
+
+class LabelledRows:
+    """Rows with the clusters of a partition to distil; every row comes before one comes again.
+
+    Parameters
+    ----------
+    features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
+    labels : int64 tensor, shape (n_samples,)
+    """
+
+    def __init__(self, features: Any, labels: Tensor) -> None:
+        self.features, self.labels = as_features(features), labels
+
+    def stream(
+        self,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        start_step: int = 0,
+        n_streams: int = 8,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> Generator[LabelledBatch, None, None]:
+        """Yield batches without end, in an order that is drawn anew when it is used up."""
+        check_streams(batch_size, n_streams, rank, world_size)
+        n_samples = len(self.labels)
+        n_rounds = -(-batch_size // n_samples)  # of an order, where a batch is larger than it
+        per_order = n_rounds * n_samples // batch_size
+        drawn = -1
+        for step in count(start_step):
+            number, position = divmod(step, per_order)
+            if number != drawn:
+                drawn, generator = number, stream_generator(seed, number, 0)
+                order = torch.randperm(n_samples, generator=generator).repeat(n_rounds)
+            rows = order[position * batch_size :][rank:batch_size:world_size]
+            yield LabelledBatch(gather_rows(self.features, rows), self.labels[rows])
+
+
+def pair_ends(probs: Tensor, batch: FeatureBatch) -> tuple[Tensor, Tensor]:
+    """Return the rows of ``probs`` at the sources and at the targets of the batch.
+
+    Where all sources come before all targets, as most samplers draw them, both are views: rows
+    that were gathered would be copied, and their gradients added up one by one.
+
+    >>> rows = torch.arange(4)
+    >>> batch = FeatureBatch(rows, rows[:2], rows[2:], torch.ones(2), torch.ones(4))
+    >>> pair_ends(torch.eye(4), batch)[1].tolist()
+    [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    """
+    position = torch.cat([batch.source, batch.target])
+    if torch.equal(position, torch.arange(len(probs), device=position.device)):
+        source_probs, target_probs = probs.split(len(batch.source))
+        return source_probs, target_probs
+    source, target = batch.source.to(probs.device), batch.target.to(probs.device)
+    return probs.index_select(0, source), probs.index_select(0, target)

@@ -1,0 +1,179 @@
+"""``prcut fit``: cluster data into a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import prcut
+from prcut.errors import InvalidInputError
+from prcut.ui.cli import options
+from prcut.ui.cli.shared import command_again, echo, is_leader, messages_of, open_engine
+
+if TYPE_CHECKING:
+    from prcut.pipeline.config import FitConfig
+    from prcut.ui.cli.console import Messages
+
+# what is printed of a result, by the names of its attributes
+_FIGURES = {
+    "rows": "n_samples",
+    "used_clusters": "used_clusters",
+    "objective": "objective",
+    "ratio_cut": "ratio_cut",
+    "steps": "n_steps",
+}
+_FIGURES_OF_LEVELS = {"rows": "n_samples", "n_clusters": "n_clusters", "cut_share": "cut_share"}
+
+
+@options.with_options(*options.SETTINGS)
+def fit(
+    ctx: typer.Context,
+    data: str,
+    clusters: int | None = None,
+    levels: str | None = None,
+    out: str | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    assign: bool = True,
+    top: int = 0,
+    preset: str = "default",
+    resume: bool = False,
+    device: str = "auto",
+    memory: str | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    workers: int = 1,
+    quiet: bool = False,
+    **settings: Any,
+) -> None:
+    """Cluster DATA into a run folder: model, labels, history and log.
+
+    [bold]Examples[/bold]
+
+    prcut fit embeddings.npy --clusters 10
+
+    prcut fit parts/ -k 100 --column embedding --id-column id --out run
+
+    prcut fit parts/ -k 100 --column embedding --id-column id --out run --resume
+
+    prcut fit parts/ --levels 100,100 --column embedding --out run
+
+    prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
+    """
+    from prcut.pipeline.config import FitConfig
+    from prcut.runtime.memory import parse_bytes
+
+    if (clusters is None) == (levels is None):
+        raise InvalidInputError("give either --clusters N or --levels K1,K2.")
+    sizes = options.parse_numbers("levels", levels)
+    path = out or f"{Path(data.rstrip('/')).stem}-prcut"
+    again = command_again(ctx, "--resume")
+    if is_leader():
+        _check_run(path, resume, again)
+    config = FitConfig.of(
+        preset,  # type: ignore[arg-type]  # checked by it
+        sizes[0] if sizes else clusters or 0,
+        **settings,
+    )
+    if not 0 <= top <= (clusters or 0):
+        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={clusters or 0}.")
+    limit = None if memory is None else parse_bytes(memory)
+    with (
+        _removed_if_refused(path),
+        messages_of(quiet or not is_leader(), again, log=_log_file(path)) as messages,
+    ):
+        messages.say(f"run folder {path}, prcut {prcut.__version__}")
+        source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
+        source["engine"] = open_engine(engine, address, workers)
+        result = _run(data, path, sizes, config, messages, limit, source)
+        if not is_leader():
+            return
+        results = {"run": result.path, "model": f"{result.path}/model"}
+        if assign:
+            results["labels"] = f"{result.path}/labels"
+            _write_labels(result, data, messages, top=top, **source)
+    names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
+    echo(results | {name: repr(getattr(result, names[name])) for name in names})
+
+
+def _run(
+    data: str,
+    path: str,
+    sizes: tuple[int, ...] | None,
+    config: FitConfig,
+    messages: Messages,
+    memory: int | None,
+    source: dict[str, Any],
+) -> Any:
+    """Fit one level or several, with the other processes of ``torchrun``."""
+    from prcut.pipeline.levels import fit_levels
+    from prcut.pipeline.run import fit_run
+    from prcut.runtime.distributed import join_processes, leave_processes
+
+    result: Any
+    with messages.progress(config) as display:
+        how = {"on_progress": display.on_progress, **source}
+        how["device"] = join_processes(source["device"])
+        if sizes is None:
+            how |= {"memory": memory, "on_record": display.on_record}
+            result = fit_run(data, path, config, **how)
+        else:
+            result = fit_levels(data, path, sizes, config, **how)
+    leave_processes()
+    return result
+
+
+def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
+    from prcut.pipeline.labels import assign_parquet
+    from prcut.runtime.progress import StatusWriter
+
+    # bars of their own: beside those of the training they would not fit in 80 columns
+    with messages.progress() as display:
+        on_progress = StatusWriter(result.path).also(display.on_progress)
+        path = f"{result.path}/labels"
+        assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
+
+
+def _log_file(path: str) -> Path | None:
+    """Return the log of a run on a local disk; other runs have none."""
+    if "://" in path or not is_leader():
+        return None
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path) / "log.txt"
+
+
+@contextmanager
+def _removed_if_refused(path: str) -> Iterator[None]:
+    """Remove a run folder that was made only to find that its input is not usable."""
+    is_new = not Path(path).exists()
+    try:
+        yield
+    except InvalidInputError:
+        made = list(Path(path).glob("*")) if is_new else []
+        if made and {one.name for one in made} <= {"plan.json", "log.txt"}:
+            for one in made:
+                one.unlink()
+            Path(path).rmdir()
+        raise
+
+
+def _check_run(path: str, resume: bool, again: str) -> None:
+    """Refuse a folder that holds anything but a run to resume."""
+    from prcut.runtime.folder import Folder
+
+    folder = Folder(path)
+    folder.check_is_no_file()
+    if folder.exists("plan.json"):
+        if not resume:
+            state = "a finished" if folder.exists("result.json") else "an unfinished"
+            raise InvalidInputError(
+                f"{path} holds {state} run; resume it with `{again}`, or choose another --out."
+            )
+        return
+    # a run that was killed before its plan was written leaves only its log
+    if set(folder.names(folders=True)) - {"log.txt"}:
+        raise InvalidInputError(f"{path} holds other files; choose another --out.")

@@ -1,0 +1,208 @@
+"""The options of the command line; those of a fit are generated from its settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import wraps
+from typing import Annotated, Any, get_args
+
+import typer
+
+from prcut.errors import InvalidInputError
+from prcut.pipeline.settings import FitSettings, Preset
+from prcut.training.settings import TrainSettings
+
+SETTINGS: dict[str, Field[Any]] = {
+    setting.name: setting
+    for settings in (FitSettings, TrainSettings)
+    for setting in fields(settings)
+    if setting.metadata
+}
+# type and placeholder of an option by the type of its field; any other field takes a name
+_KINDS: dict[Any, tuple[Any, str]] = {
+    "int": (int, "N"),
+    "float": (float, "X"),
+    "tuple[int, ...]": (str, "N,N,…"),
+}
+# headings of the help in their order, with their options that are not settings
+_PANELS: dict[str | None, tuple[str, ...]] = {
+    None: (),
+    "Graph": (),
+    "Training": ("preset",),
+    "Running": ("resume", "device", "memory", "engine", "address", "workers", "quiet"),
+}
+# a shell completes these; the library words the error about any other name
+_CHOICES = {"engine": ("local", "ray"), "preset": get_args(Preset)}
+# by command what its arguments and options mean; those under "" are the same in several
+_TEXTS = {
+    "": {
+        "DATA": "A .npy file, a Parquet file or a folder of Parquet files: a path, or a URI such "
+        "as s3://….",
+        "RUN_OR_MODEL": "A finished run folder, or a model folder.",
+        "--column NAME": "Parquet column of the features, lists of floats; optional if there is "
+        "only one.",
+        "--id-column NAME": "Parquet column that names the rows; copied to the labels.",
+        "--top N": "Also write the N likeliest clusters of a row, with their probabilities.",
+        "--device NAME": "auto, cpu, cuda, cuda:1, …",
+        "--memory SIZE": "Memory for the data and the graph, such as 8G; if they need more, the "
+        "graph is built on disk. By default 60% of the free memory.",
+        "--engine NAME": "Where tasks run: local, or ray for a Ray cluster.",
+        "--address ADDRESS": "Address of the Ray cluster, such as auto. By default $RAY_ADDRESS, "
+        "or a new cluster on this machine.",
+        "--quiet,-q": "Show only warnings and errors.",
+    },
+    "fit": {
+        "--clusters,-k N": "Number of clusters.",
+        "--levels K1,K2,…": "Hierarchical: K1 clusters, each split into K2, …; for more than about "
+        "10,000 in all.",
+        "--out,-o RUN": "Run folder. By default the name of DATA + -prcut.",
+        "--assign/--no-assign": "Write the label of every row of DATA.",
+        "--preset NAME": "Where settings that are not given come from: default, or paper for the "
+        "published ones.",
+        "--resume": "Resume an existing run folder.",
+        "--workers N": "Processes that train together on Ray.",
+    },
+    "assign": {"--out,-o DIR": "Folder for the labels."},
+    "graph": {"--out,-o DIR": "Folder for the graph."},
+    "info": {"PATH": "A file or folder."},
+    "report": {
+        "RUN": "A finished run folder.",
+        "RUN_B": "Another run on the same rows, to compare with RUN.",
+        "--out,-o FILE": "HTML file to write. By default the name of the run + .html.",
+        "--texts COLUMN|FILE": "Texts of the rows: a column of the data, or a .txt or .npy file.",
+        "--images COLUMN|FILE|HxW": "Images of the rows: a column of PNG or JPEG bytes, a .npy "
+        "file, or, if the features are the pixels, their shape, such as 28x28.",
+        "--labels COLUMN|FILE": "Known classes of the rows, for comparison: a column of the data, "
+        "or a .npy file.",
+        "--data DATA": "The clustered data, if the run does not name it or it has moved.",
+    },
+    "status": {"RUN": "A run folder."},
+    "plan": {
+        "--rows N": "Number of rows, such as 1e9.",
+        "--dim N": "Features per row.",
+        "--clusters,--k,-k N": "Number of clusters.",
+        "--bytes-per-value N": "Bytes of a feature: 2 for float16, 4 for float32.",
+        "--block-rows N": "Core rows per block.",
+        "--calibrate": "First measure the rates of this machine.",
+    },
+    "export": {
+        "--onnx FILE": "ONNX file to write.",
+        "--hub REPO_ID": "Repository on the Hugging Face Hub.",
+    },
+    "embed": {
+        "ITEMS": "A .txt, .npy or Parquet file of texts or images.",
+        "ENCODER": "efficientnet-lite0, minilm or library:model.",
+        "--out,-o FILE": "A .npy file to write. By default in the cache.",
+        "--column NAME": "Parquet column of the items.",
+    },
+}
+
+
+def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make options of a command's parameters, and of these settings and other names.
+
+    The command receives the latter as keywords, if its user gave them.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*arguments: Any, **options: Any) -> None:
+            unset = {name for name in names if options[name] is None}
+            command(*arguments, **{name: options[name] for name in options if name not in unset})
+
+        infos = _read_texts("") | _read_texts(command.__name__)
+        parameters = [
+            _annotate(one, infos)
+            for one in inspect.signature(command, eval_str=True).parameters.values()
+            if one.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        parameters += [_make_parameter(name, infos) for name in names]
+        parameters.sort(key=_panel_number)
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _read_texts(command: str) -> dict[str, Any]:
+    """Return arguments and options of a command, by the names of its parameters."""
+    infos = {}
+    for usage, text in _TEXTS.get(command, {}).items():
+        flags, _, metavar = usage.partition(" ")
+        name = flags.split(",")[0].split("/")[0].removeprefix("--").replace("-", "_").lower()
+        panel = next((panel for panel, names in _PANELS.items() if name in names), None)
+        infos[name] = (
+            _option(flags, metavar or None, text, panel, _CHOICES.get(name, ()))
+            if flags.startswith("--")
+            else typer.Argument(metavar=flags, help=text)
+        )
+    return infos
+
+
+def _option(
+    flags: str, metavar: str | None, text: str, panel: str | None, choices: tuple[str, ...]
+) -> Any:
+    complete = (lambda: list(choices)) if choices else None
+    return typer.Option(
+        *flags.split(","),
+        metavar=metavar,
+        help=text,
+        rich_help_panel=panel,
+        autocompletion=complete,
+    )
+
+
+def _annotate(parameter: inspect.Parameter, infos: dict[str, Any]) -> inspect.Parameter:
+    """Describe a parameter of a command, which may be named like a setting's option."""
+    info = infos.get(parameter.name)
+    for setting in SETTINGS.values():
+        if parameter.name == (setting.metadata["option"] or setting.name):
+            _, info = _read_setting(setting, setting.metadata["help"])
+    annotation = parameter.annotation
+    return parameter.replace(annotation=Annotated[annotation, info] if info else annotation)
+
+
+def _make_parameter(name: str, infos: dict[str, Any]) -> inspect.Parameter:
+    """Return an optional parameter; only that of a setting is not a text."""
+    kind, info = str, infos.get(name)
+    if name in SETTINGS:
+        about = SETTINGS[name].metadata
+        # part of the text, because a preset may state another
+        default = about["shown"] or SETTINGS[name].default
+        shown = rf" [dim]\[default: {default}][/dim]" if default is not None else ""
+        kind, info = _read_setting(SETTINGS[name], about["help"] + shown)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=None,
+        annotation=Annotated[kind | None, info],
+    )
+
+
+def _read_setting(setting: Field[Any], text: str) -> tuple[Any, Any]:
+    """Return the type and the option of a setting."""
+    about = setting.metadata
+    kind, metavar = _KINDS.get(str(setting.type).removesuffix(" | None"), (str, "NAME"))
+    flag = f"--{about['option'] or setting.name.replace('_', '-')}"
+    option = _option(flag, metavar, text, about["panel"], about["choices"])
+    option.min = about["least"]
+    if kind is str and metavar != "NAME":
+        option.callback = lambda value: parse_numbers(setting.name, value)
+    return kind, option
+
+
+def _panel_number(parameter: inspect.Parameter) -> int:
+    about = getattr(parameter.annotation, "__metadata__", (None,))[0]
+    return list(_PANELS).index(getattr(about, "rich_help_panel", None))
+
+
+def parse_numbers(name: str, text: str | None) -> tuple[int, ...] | None:
+    """Return the numbers in a text such as ``512,512``."""
+    if text is None:
+        return None
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdigit() and int(number) for number in numbers):
+        raise InvalidInputError(f"{name}={text!r} must be whole numbers >= 1, such as 512,512.")
+    return tuple(map(int, numbers))

@@ -1,0 +1,160 @@
+"""Texts, images and classes that rows stand for, read from the data or from files beside them.
+
+``texts``, ``images`` and ``labels`` may each be a column of Parquet data, a file with one entry per
+row (.npy, for texts also .txt), or the entries themselves; images may also be a shape, such as
+``"28x28"``, in which the features are pixels. Nothing that is read can run code.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prcut.errors import InvalidInputError
+from prcut.runtime.parquet_source import ParquetSource
+from prcut.runtime.sources import ArraySource, Source, map_npy
+
+_SHAPE = re.compile(r"\d+x\d+(x[134])?")
+
+
+class RowLabels(NamedTuple):
+    """Classes of rows: the number of each row's class, from 0, and the names of the classes."""
+
+    codes: np.ndarray
+    names: list[str]
+
+
+def read_texts(source: Source, texts: Any, rows: np.ndarray) -> list[str]:
+    """Read the texts of ``rows``, ascending."""
+    if isinstance(texts, str | Path) and str(texts).endswith(".txt"):
+        texts = _lines(texts)
+    found = _values("texts", source, texts, rows)
+    return ["" if value is None else str(value) for value in found]
+
+
+def read_labels(source: Source, labels: Any, rows: np.ndarray) -> RowLabels:
+    """Read the classes of ``rows``, ascending: whole numbers or names."""
+    values = np.asarray(_values("labels", source, labels, rows))
+    if values.ndim != 1 or values.dtype.kind not in "iubUS":
+        raise InvalidInputError(
+            f"labels have shape {values.shape} and dtype {values.dtype}, expected a whole number "
+            "or a name per row; fill nulls or drop their rows."
+        )
+    names, codes = np.unique(values, return_inverse=True)
+    return RowLabels(codes.reshape(-1), [str(name) for name in names])
+
+
+def read_images(source: Source, images: Any, rows: np.ndarray) -> list[np.ndarray]:
+    """Read the images of ``rows``, ascending: uint8, (height, width) or (height, width, 3).
+
+    A column holds them encoded (PNG, JPEG, …), an array may have 1, 3 or 4 channels.
+    """
+    if isinstance(images, str) and _SHAPE.fullmatch(images):
+        images = tuple(map(int, images.split("x")))
+    if isinstance(images, tuple):
+        if int(np.prod(images)) != source.n_features:
+            raise InvalidInputError(
+                f"images of shape {'x'.join(map(str, images))} have {int(np.prod(images))} "
+                f"values, a row has n_features={source.n_features}."
+            )
+        return _as_images(_features(source, rows).reshape(len(rows), *images))
+    found = _values("images", source, images, rows)
+    if isinstance(found, np.ndarray):
+        return _as_images(found)
+    return [_decode(value) for value in found]
+
+
+def read_items(path: str, column: str | None = None) -> np.ndarray | list[str]:
+    """Read texts, or images of one shape, that an encoder can embed, from .txt, .npy or Parquet."""
+    if path.endswith(".txt"):
+        return _lines(path)
+    if path.endswith(".npy"):
+        return map_npy(Path(path))
+    from pyarrow import ArrowException, dataset
+
+    try:
+        data = dataset.dataset(path, format="parquet")
+        if column not in data.schema.names:
+            known = ", ".join(data.schema.names)
+            raise InvalidInputError(f"--column={column!r} must be a column of {path}: {known}.")
+        values = data.to_table(columns=[column])[column].to_pylist()
+    except (ArrowException, OSError) as error:
+        raise InvalidInputError(f"{path} is not a .txt, .npy or Parquet file: {error}") from error
+    if all(isinstance(value, str) for value in values):
+        return values  # type: ignore[no-any-return]
+    images = [_decode(value) for value in values]
+    shapes = {image.shape for image in images}
+    if len(shapes) > 1:
+        raise InvalidInputError(f"images of {path} have {len(shapes)} shapes; resize them to one.")
+    return np.stack(images)
+
+
+def _values(name: str, source: Source, what: Any, rows: np.ndarray) -> Any:
+    """Read entries of rows from a column, a .npy file, or a sequence."""
+    if isinstance(what, str | Path) and str(what).endswith(".npy"):
+        what = map_npy(Path(what))
+    elif isinstance(what, str | Path):
+        if not isinstance(source, ParquetSource):
+            raise InvalidInputError(
+                f"{name}={str(what)!r} is neither a .npy or .txt file nor a column of Parquet "
+                "data; pass a file or the entries."
+            )
+        return source.read_values(str(what), rows)
+    if len(what) != source.n_samples:
+        raise InvalidInputError(
+            f"{len(what)} {name} for n_samples={source.n_samples} rows; pass one per row."
+        )
+    if isinstance(what, np.ndarray) or hasattr(what, "iloc"):  # a column of a data frame
+        return np.asarray(what)[rows]
+    return [what[row] for row in rows.tolist()]
+
+
+def _lines(path: str | Path) -> list[str]:
+    try:
+        return Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as texts: {error}") from error
+
+
+def _features(source: Source, rows: np.ndarray) -> np.ndarray:
+    if isinstance(source, ArraySource):
+        return np.asarray(source.array[rows], np.float32)
+    if isinstance(source, ParquetSource):
+        return np.asarray(source.read_values(source.column, rows), np.float32)
+    picked = [source.read(row, row + 1) for row in rows.tolist()]
+    dense = [one if isinstance(one, np.ndarray) else one.toarray() for one in picked]
+    return np.concatenate(dense).astype(np.float32)
+
+
+def _as_images(values: np.ndarray) -> list[np.ndarray]:
+    """Convert numbers to uint8; floats are stretched from their minimum to their maximum."""
+    if values.ndim not in (3, 4) or (values.ndim == 4 and values.shape[-1] not in (1, 3, 4)):
+        raise InvalidInputError(
+            f"images have shape {values.shape}, expected (n_samples, height, width) or (n_samples, "
+            "height, width, channels) with 1, 3 or 4 channels."
+        )
+    if values.dtype != np.uint8:
+        values = np.asarray(values, np.float32)
+        low, high = (float(f(values)) if values.size else 0.0 for f in (np.nanmin, np.nanmax))
+        values = np.nan_to_num((values - low) / max(high - low, 1e-12)) * 255
+        values = values.round().astype(np.uint8)
+    if values.ndim == 4 and values.shape[-1] == 1:
+        values = values[..., 0]
+    return list(values)
+
+
+def _decode(content: Any) -> np.ndarray:
+    """Decode an image, or the record that data sets of the Hugging Face Hub have for one."""
+    from PIL import Image
+
+    if isinstance(content, dict):
+        content = content.get("bytes")
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+    except (OSError, TypeError, ValueError, Image.DecompressionBombError) as error:
+        raise InvalidInputError(f"a row of images is not an encoded image: {error}") from error

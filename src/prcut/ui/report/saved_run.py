@@ -1,0 +1,145 @@
+"""Inspect a finished run: its folder, the data it was fitted to, its graph or blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prcut.errors import InvalidInputError
+from prcut.graph.saved import GRAPH_RECORD, load_graph
+from prcut.numerics.cuts import cluster_links
+from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.outofcore.fit_shards import label_edges
+from prcut.pipeline.run_folder import check_finished, read_history, read_plan
+from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
+from prcut.runtime.progress import Progress
+from prcut.runtime.sources import Source, open_source
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.saved import load_model
+from prcut.training.assigner.saved_tree import load_levels
+from prcut.ui.report.inspect_rows import MOST_LINKED, inspect_assigner
+from prcut.ui.report.inspection import Inspection
+
+# rows inspected where the graph is on disk: more would not change what is shown
+_MOST_ROWS = 10_000_000
+
+
+def inspect_run(
+    path: str | Path,
+    *,
+    data: Any = None,
+    most_rows: int = _MOST_ROWS,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Inspection:
+    """Inspect a finished run.
+
+    Parameters
+    ----------
+    path : str or path
+        Run folder of :func:`prcut.pipeline.run.fit_run` or
+        :func:`prcut.pipeline.levels.fit_levels`.
+    data : array, or path or URI, optional
+        What was clustered, where the run does not record it or it has moved.
+    most_rows : int
+        Number of rows to inspect where the graph is on disk, spread over all.
+    seed : int
+        Seed of the map.
+    on_progress : callable, optional
+        Called with a :class:`prcut.runtime.progress.Progress`.
+    """
+    folder = Folder(path)
+    plan = read_plan(folder)
+    check_finished(folder)
+    with parsing(f"{path}/result.json"):
+        result = dict(folder.read_json("result.json"))
+        _check_figures(result)
+    with parsing(f"{path}/plan.json"):
+        _check_settings(plan)
+    source = _open_data(path, data, plan, result)
+    is_levels = plan["kind"] == "levels"
+    model = f"{str(path).rstrip('/')}/model"
+    assigner: Any = (load_levels if is_levels else load_model)(model).assigner
+    # the result holds the settings that were chosen during the run
+    about = {**plan, **result, "mode": "levels" if is_levels else plan["mode"]}
+    if isinstance(assigner, Assigner):
+        about["hidden"] = assigner.hidden
+    graph = None
+    if about["mode"] == "memory":
+        graph = load_graph(folder / "graph")
+        # the result scores the partition, the report the labels that the model gives
+        del about["objective"], about["ratio_cut"]
+        with parsing(f"{path}/graph/{GRAPH_RECORD}"):
+            record = (folder / "graph").read_json(GRAPH_RECORD)
+            about["n_neighbors"] = whole_number(record["n_neighbors"])
+    inspection = inspect_assigner(
+        assigner,
+        source,
+        name=str(path).rstrip("/").rsplit("/", 1)[-1],
+        about=about,
+        graph=graph,
+        history={} if is_levels else read_history(folder),
+        most_rows=None if graph is not None else most_rows,
+        seed=seed,
+        on_progress=on_progress,
+    )
+    if about["mode"] != "disk" or inspection.n_clusters > MOST_LINKED:
+        return inspection
+    links = _links_of_blocks(f"{path}/blocks", assigner, plan["similarity"], most_rows)
+    return replace(inspection, links=links)
+
+
+def _open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[str, Any]) -> Source:
+    """Open the rows that the run was fitted to; refuse others."""
+    data = data if data is not None else plan.get("data") or result.get("data")
+    if data is None:
+        raise InvalidInputError(
+            f"{path} does not record where its data are: pass data (--data PATH)."
+        )
+    source = open_source(data, column=plan["column"], id_column=plan["id_column"])
+    if source.fingerprint != plan["fingerprint"]:
+        raise InvalidInputError(
+            f"{data if isinstance(data, str | Path) else 'data'} is not what {path} was fitted to; "
+            "pass the original rows as data (--data PATH)."
+        )
+    return source
+
+
+def _check_figures(result: dict[str, Any]) -> None:
+    """Check that the figures of a result, which a stranger may have written, are numbers."""
+    seconds = result["seconds"]
+    for value in seconds.values() if isinstance(seconds, dict) else [seconds]:
+        finite_number(value)
+    for name in ("objective", "ratio_cut", "balance_weight", "n_steps", "cut_share"):
+        if name in result:
+            finite_number(result[name])
+
+
+def _check_settings(plan: dict[str, Any]) -> None:
+    """Check the types of what is read or shown of a plan."""
+    config = plan["config"] if plan["kind"] == "levels" else plan
+    for name in ("column", "id_column", "data"):
+        if not isinstance(plan.get(name), str | None):
+            raise TypeError(f"{name} is not a name")
+    for name in ("seed", "balance_weight", "max_steps"):
+        if config.get(name) is not None:
+            finite_number(config[name])
+    for size in (*(config.get("hidden") or ()), *plan.get("levels", ())):
+        whole_number(size)
+
+
+def _links_of_blocks(path: str, assigner: Assigner, similarity: Any, most_rows: int) -> np.ndarray:
+    """Sum the links between clusters over all blocks, or over some spread evenly."""
+    blocks = open_blocks(path)
+    links = torch.zeros(assigner.n_clusters, assigner.n_clusters, dtype=torch.float64)
+    n_blocks = max(1, len(blocks) * min(most_rows, blocks.n_samples) // blocks.n_samples)
+    for number in np.unique(np.linspace(0, len(blocks) - 1, n_blocks).astype(int)).tolist():
+        block = blocks[number]
+        labels = torch.from_numpy(label_edges(assigner, block))
+        links += cluster_links(block.graph(similarity).weight, labels, assigner.n_clusters)
+    return np.asarray(links)

@@ -1,0 +1,456 @@
+import tracemalloc
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prcut.graph import exact_search, inverted_lists, neighbors, vectors
+from prcut.graph.neighbors import draw_anchors, find_neighbors
+from reference import mixture
+
+METRICS = ["euclidean", "cosine", "inner_product"]
+
+
+def scores(features: np.ndarray, metric: str) -> np.ndarray:
+    """What every row measures to every row, in float64; larger is nearer only by product."""
+    features = features.astype(np.float64)
+    if metric == "euclidean":
+        return np.asarray(((features[:, None] - features[None]) ** 2).sum(2))
+    if metric == "cosine":
+        length = np.linalg.norm(features, axis=1, keepdims=True)
+        features = features / np.where(length == 0, 1, length)
+    return np.asarray(features @ features.T)
+
+
+def nearest_scores(features: np.ndarray, n_neighbors: int, metric: str) -> np.ndarray:
+    table = scores(features, metric)
+    sign = 1 if metric == "euclidean" else -1
+    np.fill_diagonal(table, sign * np.inf)
+    return sign * np.sort(sign * table, axis=1)[:, :n_neighbors]
+
+
+def words(n_samples: int) -> np.ndarray:
+    """Rows of mostly zeros, of lengths that leave no ties."""
+    rng = np.random.default_rng(0)
+    drawn = rng.random((n_samples, 60), dtype=np.float32)
+    rows: np.ndarray = np.where(rng.random(drawn.shape) < 0.2, drawn, 0).astype(np.float32)
+    return rows
+
+
+def measured_recall(features: np.ndarray, found: neighbors.Neighbors, n_queries: int) -> float:
+    """Fraction of the true neighbours found, on queries that the tuning did not choose."""
+    some = np.random.default_rng(999).choice(len(found.rows), n_queries, replace=False)
+    exact = find_neighbors(
+        features,
+        found.indices.shape[1],
+        rows=found.rows[some],
+        metric=found.metric,
+        recall=1.0,
+    )
+    hit = (exact.indices[:, :, None] == found.indices[some][:, None]).any(2)
+    return float(hit.mean())
+
+
+@pytest.fixture
+def lists_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inverted lists at sizes that a test can check against the exact search."""
+    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 10**6)
+
+
+@given(
+    n_samples=st.integers(2, 40),
+    n_features=st.integers(1, 5),
+    n_neighbors=st.integers(1, 39),
+    metric=st.sampled_from(METRICS),
+    coarse=st.booleans(),
+    sparse=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=120, deadline=None)
+def test_the_nearest_others_by_brute_force(
+    n_samples: int,
+    n_features: int,
+    n_neighbors: int,
+    metric: str,
+    coarse: bool,
+    sparse: bool,
+    seed: int,
+) -> None:
+    """Coarse values bring duplicates, ties and rows of zeros, where own numbers hide."""
+    rng = np.random.default_rng(seed)
+    n_neighbors = min(n_neighbors, n_samples - 1)
+    features = rng.normal(size=(n_samples, n_features)).astype(np.float32)
+    if coarse:
+        features = np.round(features)
+    given_as = scipy.sparse.csr_array(features) if sparse else features
+    found = find_neighbors(given_as, n_neighbors, metric=metric)  # type: ignore[arg-type]
+    assert found.indices.shape == found.distances.shape == (n_samples, n_neighbors)
+    for row, near in enumerate(found.indices):
+        assert row not in near
+        assert len(set(near)) == n_neighbors
+    expected = nearest_scores(features, n_neighbors, metric)
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-5)
+    named = np.take_along_axis(scores(features, metric), found.indices, 1)
+    np.testing.assert_allclose(found.distances, named, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_small_chunks_change_nothing(
+    metric: str, form: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = form(mixture(60))
+    whole = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
+    monkeypatch.setattr(vectors, "CHUNK_NUMBERS", 16 * 5)  # fewer rows than neighbours
+    monkeypatch.setattr(exact_search, "CHUNK_NUMBERS", 16 * 5)
+    monkeypatch.setattr(exact_search, "_BLOCK_QUERIES", 32)
+    parts = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(parts.indices, whole.indices)
+    np.testing.assert_allclose(parts.distances, whole.distances, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_duplicates_are_neighbors_at_exactly_zero_and_never_the_row_itself(form: type) -> None:
+    features = form(np.repeat(mixture(20, 50) + 10, 9, axis=0))
+    found = find_neighbors(features, 8)
+    assert (found.distances == 0).all()
+    assert (found.indices // 9 == np.arange(180)[:, None] // 9).all()
+    assert (found.indices != np.arange(180)[:, None]).all()
+    further = find_neighbors(features, 9)
+    assert (further.distances[:, :8] == 0).all()
+    assert (further.distances[:, 8] > 0).all()
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_duplicates_in_lists() -> None:
+    features = np.repeat(mixture(600), 20, axis=0)
+    found = find_neighbors(features, 10)
+    assert found.n_lists > 0
+    assert (found.indices != np.arange(len(features))[:, None]).all()
+    assert (found.distances == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("metric", METRICS)
+def test_other_dtypes_find_what_their_float32_does(dtype: type, metric: str) -> None:
+    features = mixture(200).astype(dtype)
+    found = find_neighbors(features, 5, metric=metric)  # type: ignore[arg-type]
+    single = find_neighbors(features.astype(np.float32), 5, metric=metric)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.indices, single.indices)
+    assert found.distances.dtype == np.float32
+    assert found.indices.dtype == found.rows.dtype == np.int64
+
+
+@pytest.mark.usefixtures("lists_for_few")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_memory_mapped_rows_are_found_as_in_memory(tmp_path: Path, dtype: type) -> None:
+    features = mixture(3000).astype(dtype)
+    np.save(tmp_path / "rows.npy", features)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    found, expected = find_neighbors(mapped, 5), find_neighbors(features, 5)
+    assert found.n_lists > 0
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_far_from_zero_keep_their_distances(dtype: type, form: type) -> None:
+    """|x|² + |y|² - 2xy in float32 would see nothing but rounding here."""
+    rng = np.random.default_rng(0)
+    near = np.round(rng.normal(size=(400, 8)) * 64).astype(dtype)
+    found = find_neighbors(form(near + dtype(2**16)), 5)
+    np.testing.assert_allclose(found.distances, nearest_scores(near, 5, "euclidean"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_samples", [500, 3000])
+@pytest.mark.usefixtures("lists_for_few")
+def test_anchors_find_among_all_rows(n_samples: int) -> None:
+    features = mixture(n_samples)
+    rows = np.array([n_samples - 1, 3, 250, 3])  # neither sorted nor without repeats
+    if n_samples > 1000:
+        rows = np.concatenate([rows, np.arange(0, n_samples, 2)])
+    found = find_neighbors(features, 6, rows=rows)
+    every = find_neighbors(features, 6, recall=1.0)
+    assert (found.n_lists > 0) == (n_samples > 1000)
+    np.testing.assert_array_equal(found.rows, rows)
+    fraction = (found.indices[:, :, None] == every.indices[rows][:, None]).any(2).mean()
+    assert fraction >= (0.98 if found.n_lists else 1.0)
+
+
+def test_no_anchors_find_nothing() -> None:
+    found = find_neighbors(mixture(20), 3, rows=np.arange(0))
+    assert found.indices.shape == (0, 3)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("recall", [0.8, 0.98])
+@pytest.mark.usefixtures("lists_for_few")
+def test_lists_reach_the_recall_on_other_queries(metric: str, recall: float) -> None:
+    features = mixture(8000)
+    found = find_neighbors(features, 15, metric=metric, recall=recall)  # type: ignore[arg-type]
+    assert 0 < 3 * found.n_probe < found.n_lists
+    assert found.recall >= recall
+    # 2,000 queries: the tuned recall is a lower estimate, so this leaves twice the noise
+    assert measured_recall(features, found, 2000) >= recall - 0.003
+    linked = found.indices >= 0
+    first, place = np.nonzero(linked)
+    other = found.indices[linked]
+    pairs = features[first].astype(np.float64), features[other].astype(np.float64)
+    if metric == "euclidean":
+        expected = ((pairs[0] - pairs[1]) ** 2).sum(1)
+    else:
+        expected = (pairs[0] * pairs[1]).sum(1)
+        if metric == "cosine":
+            expected /= np.linalg.norm(pairs[0], axis=1) * np.linalg.norm(pairs[1], axis=1)
+    np.testing.assert_allclose(found.distances[first, place], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("lists_for_few")
+def test_many_columns_are_projected_and_measured_in_full(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    features = mixture(4000) @ rng.normal(size=(16, 300)).astype(np.float32)
+    features += rng.normal(size=features.shape).astype(np.float32)
+    features[2000:2100] = features[:100]
+    widths: list[int] = []
+    fill = neighbors.Lists.fill
+
+    def watched(given: vectors.Vectors, *args: object) -> neighbors.Lists:
+        widths.append(given.features.shape[1])
+        return fill(given, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(neighbors.Lists, "fill", watched)
+    found = find_neighbors(features, 10, metric=metric, recall=0.95)  # type: ignore[arg-type]
+    assert widths == [96]
+    assert found.n_lists > 0
+    assert 0.95 <= found.recall < 1
+    assert measured_recall(features, found, 1000) >= 0.945
+    if metric == "euclidean":
+        assert (found.distances[:100, 0] == 0).all()  # duplicates
+    named = [
+        scores(features[[row, near[-1]]], metric)[0, 1] for row, near in enumerate(found.indices)
+    ]
+    np.testing.assert_allclose(found.distances[:, -1], named, rtol=1e-4)
+    # noise has no main directions
+    noise = rng.normal(size=(4000, 300)).astype(np.float32)
+    exact = find_neighbors(noise, 10, metric=metric)  # type: ignore[arg-type]
+    assert widths == [96, 300]
+    assert (exact.n_lists, exact.recall) == (0, 1.0)
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_a_higher_recall_reads_more_lists() -> None:
+    features = mixture(5000)
+    probes = [find_neighbors(features, 15, recall=recall).n_probe for recall in (0.5, 0.9, 0.99)]
+    assert probes == sorted(probes)
+    assert probes[0] < probes[2]
+
+
+def test_rows_without_structure_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 10**6)
+    features = np.random.default_rng(0).random((4000, 64), dtype=np.float32)
+    tuned: list[int] = []
+    tune = neighbors.tune_probe
+
+    def watched(*args: object) -> tuple[int, float, float]:
+        found = tune(*args)  # type: ignore[arg-type]
+        tuned.append(found[0])
+        return found
+
+    monkeypatch.setattr(neighbors, "tune_probe", watched)
+    found = find_neighbors(features, 15)
+    assert tuned  # lists were tried, and given up
+    assert (found.n_lists, found.n_probe, found.recall) == (0, 0, 1.0)
+
+
+def test_full_recall_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 0)
+    found = find_neighbors(mixture(2000), 5, recall=1.0)
+    assert (found.n_lists, found.recall) == (0, 1.0)
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_a_seed_finds_the_same_rows_again() -> None:
+    features = mixture(3000)
+    first, again, other = (find_neighbors(features, 10, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.indices, again.indices)
+    np.testing.assert_array_equal(first.distances, again.distances)
+    assert first.recall == again.recall
+    assert (first.indices != other.indices).any()
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_gpu_is_used_where_faiss_reports_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = mixture(3000)
+    expected = find_neighbors(features, 5)
+    exact = find_neighbors(features, 5, recall=1.0)
+    used: list[int] = []
+
+    def knn(_: None, *args: object, **options: object) -> object:
+        used.append(1)
+        return faiss.knn(*args, **options)
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "StandardGpuResources", lambda: None, raising=False)
+    monkeypatch.setattr(faiss, "knn_gpu", knn, raising=False)
+    found = find_neighbors(features, 5)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    assert found.n_lists > 0
+    assert len(used) > 3000 // inverted_lists._BLOCK_QUERIES
+    np.testing.assert_array_equal(find_neighbors(features, 5, recall=1.0).indices, exact.indices)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_sparse_rows_are_found_as_dense_ones(metric: str, form: str, kind: str) -> None:
+    text = words(40)
+    rows = np.array([35, 3, 3])
+    sparse = getattr(scipy.sparse, f"{form}_{kind}")(text)
+    found = find_neighbors(sparse, 5, rows=rows, metric=metric)  # type: ignore[arg-type]
+    expected = find_neighbors(text, 5, rows=rows, metric=metric)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-5)
+    assert found.distances.dtype == np.float32
+    assert found.indices.dtype == np.int64
+    assert (found.recall, found.n_lists, found.metric) == (1.0, 0, metric)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float64])
+def test_counts_are_found_as_their_float32(metric: str, dtype: type) -> None:
+    counts = np.random.default_rng(0).integers(5, size=(100, 30)).astype(dtype)
+    sparse = scipy.sparse.csr_array(counts)
+    found = find_neighbors(sparse, 5, metric=metric)  # type: ignore[arg-type]
+    expected = nearest_scores(counts, 5, metric)
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("lists_for_few")
+def test_sparse_rows_are_always_searched_exactly() -> None:
+    text = scipy.sparse.csr_array(mixture(3000))
+    assert find_neighbors(text, 3, recall=0.5).n_lists == 0
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_wide_sparse_rows_are_never_made_dense(metric: str) -> None:
+    """2.4 GB, were they dense."""
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(3000), 20), rng.integers(200_000, size=60_000)
+    text = scipy.sparse.csr_array((rng.random(60_000, np.float32), place), (3000, 200_000))
+    find_neighbors(text[:10], 3, metric=metric)  # type: ignore[arg-type] # imports
+    tracemalloc.start()
+    found = find_neighbors(text, 5, metric=metric)  # type: ignore[arg-type]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+    some = np.arange(0, 3000, 300)
+    used = np.unique(text[some].indices)  # no other column matters to the products of these rows
+    products = (text[some][:, used] @ text[:, used].T).toarray()
+    norm = np.asarray(text.power(2).sum(1))
+    if metric == "euclidean":
+        expected = -(norm[some, None] + norm - 2 * products)
+    else:
+        length = np.where(norm > 0, np.sqrt(norm), 1) if metric == "cosine" else np.ones(3000)
+        expected = products / length[some, None] / length
+    expected[np.arange(len(some)), some] = -np.inf
+    best = -np.sort(-expected, axis=1)[:, :5]
+    sign = -1 if metric == "euclidean" else 1
+    np.testing.assert_allclose(sign * found.distances[some], best, rtol=1e-4, atol=1e-5)
+
+
+@given(
+    n_samples=st.integers(1, 300),
+    fraction=st.floats(0, 1, exclude_min=True),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=50, deadline=None)
+def test_anchors_are_sorted_distinct_rows(n_samples: int, fraction: float, seed: int) -> None:
+    drawn = draw_anchors(n_samples, fraction, np.random.default_rng(seed))
+    assert drawn.dtype == np.int64
+    assert len(drawn) == max(1, round(fraction * n_samples))
+    assert (np.diff(drawn) > 0).all()
+    assert 0 <= drawn[0] <= drawn[-1] < n_samples
+
+
+def test_anchors_are_uniform() -> None:
+    rng = np.random.default_rng(0)
+    count = np.zeros(20)
+    for _ in range(2000):
+        count[draw_anchors(20, 0.25, rng)] += 1
+    # 500 expected, standard deviation 19.4
+    assert abs(count - 500).max() < 5 * 19.4
+
+
+FEATURES = np.zeros((80, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("features", "options", "message"),
+    [
+        (
+            FEATURES,
+            {"n_neighbors": 100},
+            r"^n_neighbors=100 must be < n_samples=80; "
+            r"lower n_neighbors or pass a precomputed graph\.$",
+        ),
+        (FEATURES, {"n_neighbors": 80}, "n_neighbors=80 must be < n_samples=80"),
+        (FEATURES, {"n_neighbors": 0}, "n_neighbors=0 must be a whole number >= 1"),
+        (FEATURES, {"n_neighbors": 2.5}, "n_neighbors=2.5 must be a whole number"),
+        (FEATURES, {"metric": "manhattan"}, "metric='manhattan' must be 'euclidean', 'cosine' or"),
+        (FEATURES, {"recall": 0.0}, r"recall=0.0 must lie in \(0, 1\]"),
+        (FEATURES, {"recall": 98}, r"recall=98 must lie in \(0, 1\]"),
+        (FEATURES, {"rows": [0, 80]}, r"rows lie in \[0, 80\], expected rows in \[0, n_samples=80"),
+        (FEATURES, {"rows": [-1]}, r"rows lie in \[-1, -1\]"),
+        (FEATURES, {"rows": [0.5]}, r"rows have shape \(1,\) and dtype float64, expected integers"),
+        (FEATURES, {"rows": [[0]]}, r"rows have shape \(1, 1\)"),
+        (FEATURES.astype(int), {}, r"dtype int64, expected float16.*features.astype\('float32'\)"),
+        (FEATURES[0], {}, r"features have shape \(2,\), expected \(n_samples, n_features\)"),
+        (FEATURES[:, :0], {}, r"features have shape \(80, 0\)"),
+        (FEATURES[:0], {}, "n_neighbors=15 must be < n_samples=0"),
+        (
+            np.where(np.arange(80)[:, None] < 3, np.nan, FEATURES),
+            {},
+            r"NaN or infinity \(in float32\) in 3 of 80 rows; remove or replace them",
+        ),
+        (np.where(np.eye(80, 2) > 0, -np.inf, FEATURES), {"metric": "cosine"}, "in 2 of 80 rows"),
+        (np.full((80, 2), 1e200), {}, r"NaN or infinity \(in float32\) in 80 of 80 rows"),
+        (np.full((80, 2), 1e19), {}, r"norm beyond 8.5e\+37 in 80 of 80 rows.* scale the features"),
+    ],
+)
+def test_wrong_input_is_refused(features: np.ndarray, options: dict, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(ValueError, match=message):
+        find_neighbors(features, **options)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.where(np.eye(80, 2) > 0, np.nan, FEATURES), r"\(in float32\) in 2 of 80 rows; remove"),
+        (np.where(np.eye(80, 2) > 0, -np.inf, FEATURES), "NaN or infinity .* in 2 of 80 rows"),
+        (np.full((80, 2), 1e200), r"NaN or infinity \(in float32\) in 80 of 80 rows"),
+        (np.full((80, 2), 1e19), r"norm beyond 8.5e\+37 in 80 of 80 rows.* scale the features"),
+        (np.full((80, 2), 2**63 - 1), r"norm beyond 8.5e\+37 in 80 of 80 rows"),
+        (FEATURES.astype(complex), "features have dtype complex128, expected float16"),
+        (FEATURES[:, :0], r"features have shape \(80, 0\)"),
+        (FEATURES[:3], "n_neighbors=15 must be < n_samples=3"),
+    ],
+)
+@pytest.mark.parametrize("metric", METRICS)
+def test_wrong_sparse_input_is_refused_alike(
+    features: np.ndarray, message: str, metric: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_neighbors(scipy.sparse.csr_matrix(features), metric=metric)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fraction", [0, -0.5, 1.5])
+def test_wrong_anchors_are_refused(fraction: float) -> None:
+    with pytest.raises(ValueError, match=r"of the rows must lie in \(0, 1\]"):
+        draw_anchors(10, fraction, np.random.default_rng(0))

@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array, csr_matrix
+
+from prcut.graph.neighbors import find_neighbors
+from prcut.graph.rows import (
+    as_features,
+    as_rows,
+    gather_rows,
+    measure_features,
+    numbers_per_row,
+    row_products,
+    shared_tensor,
+)
+
+ROWS = np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)
+
+
+def memory_map(folder: Path) -> np.ndarray:
+    np.save(folder / "rows.npy", ROWS)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+def test_features_share_memory_where_they_can(tmp_path: Path) -> None:
+    array = ROWS.copy()
+    for features, base in ((array, array), (mapped := memory_map(tmp_path), mapped)):
+        assert as_features(features).data_ptr() == base.ctypes.data
+    tensor = torch.from_numpy(ROWS)
+    assert as_features(tensor) is tensor
+
+
+def test_rows_by_slice() -> None:
+    for features in (ROWS, csr_array(ROWS)):
+        part = gather_rows(as_features(features), slice(3, 9))
+        np.testing.assert_array_equal(part.to_dense(), ROWS[3:9])
+
+
+def test_origin_and_scale_of_dense_and_sparse_features() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(3, 2, (1000, 7)) * (rng.random((1000, 7)) < 0.3)
+    origin, scale = measure_features(rows)
+    np.testing.assert_allclose(origin, rows.mean(0), rtol=1e-5)
+    assert scale == pytest.approx(np.sqrt(((rows - rows.mean(0)) ** 2).mean()), rel=1e-5)
+    sparse_origin, sparse_scale = measure_features(csr_array(rows))
+    torch.testing.assert_close(sparse_origin, origin)
+    assert sparse_scale == pytest.approx(scale, rel=1e-5)
+    assert measure_features(np.ones((5, 2)))[1] == 1.0  # rows that are all the same
+
+
+def test_a_sample_is_enough_for_many_rows() -> None:
+    rows = np.random.default_rng(0).normal(1, 2, (200_000, 2)).astype(np.float32)
+    origin, scale = measure_features(rows)
+    np.testing.assert_allclose(origin, 1, atol=0.05)
+    assert scale == pytest.approx(2, rel=0.02)
+
+
+def test_entries_in_disorder_are_summed_in_a_copy() -> None:
+    data, columns = np.array([1.0, 2.0, 3.0, 0.0, 5.0]), np.array([2, 0, 2, 1, 1], np.int64)
+    pointer = np.array([0, 3, 4, 5], np.int64)
+    for kind in (csr_array, csr_matrix):
+        sparse = kind((data, columns, pointer), shape=(3, 3))
+        assert as_rows(sparse).toarray().tolist() == [[2, 0, 4], [0, 0, 0], [0, 5, 0]]
+        assert find_neighbors(sparse, 2).distances.tolist() == [[20, 45], [20, 25], [25, 45]]
+        assert data.tolist() == [1, 2, 3, 0, 5]
+        assert sparse.indices.tolist() == [2, 0, 2, 1, 1]
+
+
+def test_a_read_only_map_is_shared_without_a_warning(tmp_path: Path) -> None:
+    mapped = memory_map(tmp_path)
+    assert shared_tensor(mapped).data_ptr() == mapped.ctypes.data
+
+
+def test_products_of_rows_dense_and_sparse() -> None:
+    expected = (ROWS * ROWS[::-1]).sum(1)
+    np.testing.assert_allclose(row_products(ROWS, ROWS[::-1]), expected, rtol=1e-5, atol=1e-6)
+    found = row_products(csr_array(ROWS), csr_array(ROWS[::-1]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sparse_rows_hold_values_and_column_numbers() -> None:
+    assert numbers_per_row(ROWS) == 5
+    assert numbers_per_row(csr_array(np.array([[0, 1, 2], [0, 0, 3]]))) == 4
+    assert numbers_per_row(csr_array((3, 7))) == 1

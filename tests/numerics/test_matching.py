@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from prcut.errors import InvalidInputError
+from prcut.numerics.matching import (
+    adjusted_rand,
+    count_shared,
+    match_counts,
+    max_nmi,
+)
+
+
+def test_scores_of_hand_made_clusters() -> None:
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    assert max_nmi(labels, labels) == pytest.approx(1)
+    # all noise is one cluster: nothing is known of the classes
+    assert max_nmi(labels, np.full(6, -1)) == pytest.approx(0)
+    assert adjusted_rand(labels, np.full(6, -1)) == pytest.approx(0)
+
+
+def test_nmi_and_rand_are_those_of_scikit_learn() -> None:
+    generator = np.random.default_rng(0)
+    labels, clusters = generator.integers(0, 4, 99), generator.integers(-1, 7, 99)
+    expected = normalized_mutual_info_score(labels, clusters, average_method="max")
+    assert max_nmi(labels, clusters) == expected
+    assert max_nmi(labels, clusters) < normalized_mutual_info_score(labels, clusters)
+    rand = adjusted_rand(labels, clusters)
+    assert rand == pytest.approx(adjusted_rand_score(labels, clusters), rel=1e-12)
+    for one_cluster in (np.zeros(9, np.int64), np.arange(9)):
+        assert adjusted_rand(one_cluster, one_cluster) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("clusters", "message"),
+    [
+        (np.zeros(3, int), "clusters have 3 rows and labels 4, expected as many"),
+        (np.zeros(4), "dtype float64, expected a vector of whole numbers"),
+        (np.zeros((4, 1), int), r"shape \(4, 1\)"),
+    ],
+)
+def test_what_is_no_clustering_is_refused(clusters: np.ndarray, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        max_nmi(np.zeros(4, int), clusters)
+
+
+def test_counts_are_matched_for_the_largest_sum() -> None:
+    labels = np.repeat([0, 1, 2], 10)
+    shared = count_shared(labels, labels[::-1].copy(), 3, 4)
+    assert shared.sum() == 30
+    assert shared.shape == (3, 4)
+    rows, columns = match_counts(shared)
+    assert dict(zip(rows.tolist(), columns.tolist(), strict=True)) == {0: 2, 1: 1, 2: 0}

@@ -1,0 +1,76 @@
+"""The capacity model: what it counts is what a run moves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.harness.usage import MeasuredEngine
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
+from prcut.pipeline.outofcore.capacity import (
+    Rates,
+    Workload,
+    calibrate,
+    plan_stages,
+    read_rates,
+    show_plan,
+)
+from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
+from prcut.runtime.engine import LocalEngine
+from prcut.ui.cli.commands import main
+
+
+def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(30_000, 32)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    engine = MeasuredEngine(LocalEngine())
+    config = BlockConfig(block_rows=3_000)
+    blocks = build_blocks(tmp_path / "rows.npy", tmp_path / "blocks", config, engine=engine)
+    write_pair_shards(blocks, tmp_path / "pairs", ShardConfig(), engine=engine)
+    work = Workload(30_000, 32, 10, block_rows=3_000)
+    planned = {stage.stage: stage for stage in plan_stages(work)}
+    for stage, used in engine.usage.items():
+        assert used.written == pytest.approx(planned[stage].written, rel=0.15), stage
+        if stage in ("gather", "shuffle pairs"):  # mapped files are not counted by the system
+            assert used.read == pytest.approx(planned[stage].read, rel=0.15), stage
+
+
+def test_costs_grow_with_what_they_are_of() -> None:
+    small, large = (Workload(n, 64, 100) for n in (10**7, 10**8))
+    for one, ten in zip(plan_stages(small), plan_stages(large), strict=True):
+        if one.stage not in ("sample", "train"):
+            assert 9 < ten.read / one.read < 11
+        assert ten.core_seconds >= one.core_seconds
+    slow = plan_stages(small, Rates(flops=1e9))
+    assert sum(one.core_seconds for one in slow) > sum(
+        one.core_seconds for one in plan_stages(small)
+    )
+
+
+def test_rates_are_measured_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "prcut.pipeline.outofcore.capacity.cache_folder", lambda kind: tmp_path / kind
+    )
+    assert read_rates() is None
+    assert main(["plan", "--rows", "1e9", "--dim", "768", "--k", "10000"]) == 0
+    assert "typical" in capsys.readouterr().out
+    rates = calibrate()
+    assert all(rate > 0 for rate in rates)
+    assert read_rates() == rates
+    assert main(["plan", "--rows", "1e6", "--dim", "64", "-k", "10"]) == 0
+    out = capsys.readouterr().out
+    assert "measured on this machine" in out
+    assert show_plan(Workload(10**6, 64, 10), rates) in out
+    (tmp_path / "capacity/rates.json").write_text("[]")
+    with pytest.raises(CorruptFileError):
+        read_rates()
+
+
+def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidInputError, match="n_features=0"):
+        Workload(10, 0, 2)
+    assert main(["plan", "--rows", "many", "--dim", "2", "-k", "2"]) == 2
+    assert "rows='many' is not a number" in capsys.readouterr().err

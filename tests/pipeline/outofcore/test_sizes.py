@@ -1,0 +1,32 @@
+"""Sizes: what a graph takes of the memory, and the rows that blocks and samples get."""
+
+from prcut.pipeline.outofcore.sizes import (
+    anchor_fraction,
+    bytes_in_memory,
+    choose_block_rows,
+    choose_sample_rows,
+)
+
+
+def test_blocks_keep_within_limits() -> None:
+    assert choose_block_rows(1, 128, 4, 15, halo=4) == 1000
+    assert choose_block_rows(1, 128, 4, 200, halo=4) == 2000
+    assert choose_block_rows(10**15, 128, 4, 15, halo=4) == 100_000
+
+
+def test_every_process_holds_the_features() -> None:
+    alone, two = (bytes_in_memory(1000, 128, 2, 15, n_processes=n) for n in (1, 2))
+    assert two - alone == 1000 * 128 * 2
+
+
+def test_samples_keep_within_limits() -> None:
+    assert choose_sample_rows(1, 10**9, 128, 4, 10) == 2**14
+    assert choose_sample_rows(1, 10**9, 128, 4, 10**5) == 10**5  # a row for each cluster
+    assert choose_sample_rows(10**15, 10**9, 128, 4, 10**5) == 200 * 10**5
+    assert choose_sample_rows(10**15, 5000, 128, 4, 10) == 5000
+
+
+def test_a_million_rows_or_a_tenth_look_for_neighbours() -> None:
+    assert anchor_fraction(1) == anchor_fraction(10**6) == 1
+    assert anchor_fraction(2 * 10**6) == 0.5
+    assert anchor_fraction(10**8) == 0.1

@@ -1,0 +1,97 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prcut import SimilarityGraph
+from prcut.errors import DataWarning
+from prcut.graph.neighbors import Neighbors
+from prcut.pipeline import choose
+from prcut.pipeline.choose import build_neighbor_graph, choose_graph, choose_n_neighbors
+from prcut.pipeline.config import FitConfig
+from prcut.search.partition import Partition, QuickPartition
+
+
+def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
+    star = SimilarityGraph.from_neighbors([[1], [0], [0], [0], [0]])
+    agreement = {10: 0.5, 30: 0.95, 100: 0.99}
+    searched: list[int] = []
+    built: list[int] = []
+
+    def find(_: object, n_neighbors: int, **__: object) -> Neighbors:
+        searched.append(n_neighbors)
+        return Neighbors(np.arange(5), *np.zeros((2, 5, n_neighbors)))
+
+    def link(found: Neighbors, *_: object) -> SimilarityGraph:
+        built.append(found.indices.shape[1])
+        return graph
+
+    graph = star
+
+    def quick(*_: object, **__: object) -> QuickPartition:
+        return QuickPartition(
+            Partition(np.zeros(2, np.int64), 0.0, agreement[built[-1]]), np.zeros(2, np.int64)
+        )
+
+    monkeypatch.setattr(choose, "quick_partition", quick)
+    monkeypatch.setattr(choose, "find_neighbors", find)
+    monkeypatch.setattr(choose, "link_neighbors", link)
+    monkeypatch.setattr(choose, "warn_of_data", lambda *_: None)
+    rows = np.empty((60_000, 1))
+    config = FitConfig(10)
+    assert choose_graph(rows, config).n_neighbors == 30
+    assert built == [10, 30]
+    assert searched == [30]  # the ten nearest are among them
+    agreement[30] = 0.6
+    agreement[100] = 0.55
+    assert choose_graph(rows, config).n_neighbors == 100  # where none decide, the most
+    assert searched == [30, 30, 100]
+    built.clear()
+    agreement[40] = 0.1
+    choose_graph(rows, replace(config, n_neighbors=40))
+    assert built == [40]
+    # without hubs the fewest do, whatever starts say
+    graph = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [0]])
+    built.clear()
+    assert choose_graph(rows, config).n_neighbors == 10
+    assert built == [10]
+
+
+def test_the_graph_chosen_is_the_one_built_and_warned_of_once() -> None:
+    rows = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+    rows[1] = rows[0]
+    config = FitConfig(3)
+    with pytest.warns(DataWarning, match="1 of 300 rows repeat an earlier one") as caught:
+        chosen = choose_graph(rows, config)
+    assert len(caught) == 1
+    with pytest.warns(DataWarning):
+        built = build_neighbor_graph(rows, int(chosen.n_neighbors or 0), config)
+    assert (chosen.graph.to_scipy() != built.to_scipy()).nnz == 0
+
+
+def test_neighbours_to_try_suit_the_rows() -> None:
+    for n_samples in (2, 3, 10, 11, 50, 1000, 10**5, 10**6, 10**9):
+        for n_clusters in (1, 2, 10, 10_000):
+            tried = choose._neighbors_to_try(n_samples, FitConfig(n_clusters))
+            assert tried == sorted(set(tried))
+            assert 1 <= tried[0] <= tried[-1] < n_samples
+            assert n_samples * tried[-1] <= max(2.1e7, 15 * n_samples)
+    assert choose._neighbors_to_try(60_000, FitConfig(10)) == [10, 30, 100]
+
+
+def test_neighbours_stay_below_the_rows_and_above_nothing() -> None:
+    for n_samples in (2, 3, 10, 11, 1000, 10**5, 10**6, 10**9):
+        for n_clusters in (1, 10, 10_000):
+            chosen = choose_n_neighbors(n_samples, n_clusters)
+            assert 1 <= chosen < n_samples
+            assert chosen <= 150
+            assert n_samples * chosen <= max(2.1e7, 15 * n_samples)
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_clusters", "expected"), [(90, 10, 10), (900, 10, 15), (6, 3, 5)]
+)
+def test_a_fast_fit_has_enough_neighbours(n_samples: int, n_clusters: int, expected: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(n_samples, 4)).astype(np.float32)
+    config = FitConfig.of("default", n_clusters, effort="fast")
+    assert choose_graph(rows, config).n_neighbors == expected

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from prcut import SimilarityGraph, build_graph
+from prcut.numerics.objective import hard_objective
+from prcut.pipeline import fit as fitting
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.fit import fit_rows
+from prcut.search.partition import Partition
+from prcut.training.assigner.predict import assign_labels
+from prcut.training.state import Record
+
+SEARCH = FitConfig.of("default", 3, max_steps=150)
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    rows, labels = make_blobs(900, 5, centers=3, cluster_std=1.5, random_state=0)
+    return rows.astype(np.float32), labels
+
+
+@pytest.fixture(scope="module")
+def graph(blobs: tuple[np.ndarray, np.ndarray]) -> SimilarityGraph:
+    return build_graph(blobs[0], 30, max_components=3)
+
+
+def test_a_partition_is_searched_and_taught(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    rows, labels = blobs
+    seen: list[tuple[int, Record]] = []
+    fit = fit_rows(rows, SEARCH, graph, on_record=lambda *both: seen.append(both))
+    assert fit.labels is not None
+    assert adjusted_rand_score(labels, fit.labels) > 0.98
+    found = torch.from_numpy(fit.labels)
+    assert fit.objective == pytest.approx(
+        hard_objective(graph.weight, found, 3, balance_weight=1.0)
+    )
+    assert [record for _, record in seen] == fit.state.records
+    assert {start for start, _ in seen} == {0}
+    assert fit.assigner.hidden == (256,)
+    # the assigner has learned the partition
+    assert (assign_labels(fit.assigner, rows) == fit.labels).mean() > 0.99
+
+
+def test_whatever_partition_is_found_is_the_result(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of the true classes as one: no search would find it."""
+    labels = np.minimum(blobs[1], 1).astype(np.int64)
+    monkeypatch.setattr(fitting, "find_partition", lambda *_, **__: Partition(labels, 0.0))
+    fit = fit_rows(blobs[0], SEARCH, graph)
+    assert fit.labels is not None
+    np.testing.assert_array_equal(fit.labels, labels)
+    assert list(fit.cluster_sizes) == [300, 600, 0]
+
+
+def test_uniform_pairs_of_few_rows(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    """The paper's batch is larger than the data: all rows are taken."""
+    config = FitConfig.of("paper", 3, max_steps=60, learning_rate=0.03)
+    fit = fit_rows(blobs[0], config, graph)
+    assert fit.labels is not None
+    assert adjusted_rand_score(blobs[1], fit.labels) > 0.98

@@ -1,0 +1,170 @@
+"""Labels on disk: the columns, the files, what is kept and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from prcut import Assigner
+from prcut.errors import InvalidInputError
+from prcut.pipeline import labels as library
+from prcut.pipeline.labels import assign_parquet
+from prcut.runtime.progress import Progress
+from prcut.runtime.sources import open_source
+
+N_CLUSTERS = 5
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((1000, 6)).astype(np.float32)
+
+
+@pytest.fixture
+def assigner() -> Assigner:
+    return Assigner(6, N_CLUSTERS, generator=torch.Generator().manual_seed(0))
+
+
+def write_parts(folder: Path, rows: np.ndarray, ids: list[object]) -> Path:
+    """Three files in two folders of different sizes, one of them empty."""
+    for name, start, stop in (
+        ("day=1/a.parquet", 0, 300),
+        ("day=1/b.parquet", 300, 300),
+        ("day=2/a.parquet", 300, len(rows)),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        lists = pa.array(list(rows[start:stop]), pa.list_(pa.float32()))
+        names = pa.array(ids[start:stop], pa.array(ids).type)
+        pq.write_table(pa.table({"id": names, "embedding": lists}), folder / name)
+    return folder
+
+
+def read(folder: Path) -> pa.Table:
+    files = sorted(folder.rglob("*.parquet"))
+    return pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+
+
+@pytest.mark.parametrize("kind", [str, int])
+def test_parquet_gives_the_same_files_with_ids_labels_and_probabilities(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner, kind: type
+) -> None:
+    ids: list[object] = [kind(1000 + number) for number in range(len(rows))]
+    data = write_parts(tmp_path / "data", rows, ids)
+    written = assign_parquet(
+        assigner, str(data), tmp_path / "out", id_column="id", top=3, device="cpu"
+    )
+    assert written[1:] == (1000, 3, 0)
+    names = [path.relative_to(data) for path in sorted(data.rglob("*.parquet"))]
+    out = tmp_path / "out"
+    assert names == [path.relative_to(out) for path in sorted(out.rglob("*.parquet"))]
+    table = read(out)
+    assert [str(one) for one in table.schema.types][1:3] == ["int32", "float"]
+    assert table.schema.names == ["id", "label", "confidence", "clusters", "probs"]
+    assert table["id"].to_pylist() == ids
+    with torch.inference_mode():
+        probs = assigner.probs(torch.from_numpy(rows))
+    expected = probs.topk(3, 1)
+    assert np.array_equal(table["label"].to_numpy(), probs.argmax(1).numpy())
+    assert np.allclose(table["confidence"].to_numpy(), probs.amax(1).numpy(), atol=1e-6)
+    found = np.array(table["clusters"].to_pylist())
+    assert np.array_equal(found, expected.indices.numpy())
+    assert np.allclose(np.array(table["probs"].to_pylist()), expected.values.numpy(), atol=1e-6)
+
+
+def test_arrays_give_parts_of_numbered_rows(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "_FILE_ROWS", 400)
+    monkeypatch.setattr(library, "_GROUP_ROWS", 150)
+    monkeypatch.setattr("prcut.runtime.sources._READ_BYTES", 6 * 4 * 70)
+    np.save(tmp_path / "rows.npy", rows.astype(np.float64))
+    seen: list[Progress] = []
+    assign_parquet(
+        assigner, tmp_path / "rows.npy", tmp_path / "out", device="cpu", on_progress=seen.append
+    )
+    files = sorted((tmp_path / "out").glob("*.parquet"))
+    assert [file.name for file in files] == [f"part-0000{i}.parquet" for i in range(3)]
+    table = read(tmp_path / "out")
+    assert table.schema.names == ["row", "label", "confidence"]
+    assert table["row"].to_pylist() == list(range(1000))
+    assert pq.ParquetFile(files[0]).num_row_groups > 1
+    assert (seen[-1].done, seen[-1].total) == (1000, 1000)
+    # a reader of the whole folder passes over what is not Parquet
+    assert pq.read_table(tmp_path / "out").num_rows == 1000
+
+
+def test_an_opened_source_gives_the_same_bytes(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    data = write_parts(tmp_path / "data", rows, list(range(1000)))
+    assign_parquet(assigner, str(data), tmp_path / "a", id_column="id", device="cpu")
+    source = open_source(str(data), id_column="id")
+    assign_parquet(assigner, source, tmp_path / "b", device="cpu")
+    for path in (tmp_path / "a").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_finished_files_are_kept_and_broken_ones_made_again(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    data = write_parts(tmp_path / "data", rows, list(range(1000)))
+    out = tmp_path / "out"
+    assign_parquet(assigner, str(data), out, device="cpu")
+    before = {path: path.read_bytes() for path in out.rglob("*.parquet")}
+    assert assign_parquet(assigner, str(data), out, device="cpu").n_kept == 3
+    cut, gone, kept = sorted(before)
+    cut.write_bytes(before[cut][:-7])
+    gone.unlink()
+    (out / "day=1/.a.parquet.123.prcut-tmp").write_text("left by a killed run")
+    stamp = kept.stat().st_mtime_ns
+    assert assign_parquet(assigner, str(data), out, device="cpu").n_kept == 1
+    assert {path: path.read_bytes() for path in out.rglob("*.parquet")} == before
+    assert kept.stat().st_mtime_ns == stamp
+    assert not list(out.rglob("*tmp"))
+
+
+def test_confidence_of_extreme_logits_is_finite() -> None:
+    logits = torch.tensor([[1e4, -1e4, 0.0], [-1e4, -1e4, -1e4]])
+    label, confidence, clusters, probs = library._rank(logits, 2)
+    assert label.tolist() == [0, int(clusters[1, 0])]
+    assert torch.allclose(confidence, torch.tensor([1.0, 1 / 3]))
+    assert torch.allclose(probs, torch.tensor([[1.0, 0.0], [1 / 3, 1 / 3]]))
+
+
+def test_refusals_are_worded(tmp_path: Path, rows: np.ndarray, assigner: Assigner) -> None:
+    data = write_parts(tmp_path / "data", rows, list(range(1000)))
+
+    def refused(message: str, model: Assigner, source: object, out: Path, **options: int) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            assign_parquet(model, source, out, device="cpu", **options)
+
+    new = tmp_path / "new"
+    refused("n_features=6 columns, the model was fitted to 7", Assigner(7, 2), str(data), new)
+    refused("top=6 must be from 0 to n_clusters=5", assigner, str(data), new, top=6)
+    refused("data holds other files; choose a new or empty", assigner, str(data), data)
+    refused("Identity, which cannot assign new rows", torch.nn.Identity(), str(data), new)  # type: ignore[arg-type]
+    (tmp_path / "file").touch()
+    refused("is a file, expected a folder", assigner, str(data), tmp_path / "file")
+    assert not new.exists()
+    assign_parquet(assigner, rows, new, device="cpu")
+    refused("begun with another model", Assigner(6, N_CLUSTERS), rows, new)
+    refused("begun with another top", assigner, rows, new, top=1)
+    pq.write_table(pa.table({"label": [1], "e": [[0.0] * 6]}), tmp_path / "one.parquet")
+    with pytest.raises(InvalidInputError, match="'label' is the name of a result"):
+        assign_parquet(
+            assigner, tmp_path / "one.parquet", tmp_path / "o", id_column="label", device="cpu"
+        )
+
+
+def test_rows_that_are_not_finite_are_named_and_no_file_is_left(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    rows[700, 2] = np.nan
+    data = write_parts(tmp_path / "data", rows, list(range(1000)))
+    with pytest.raises(InvalidInputError, match=r"infinity in 1 .* the first is row 700"):
+        assign_parquet(assigner, str(data), tmp_path / "out", device="cpu")
+    left = [path for path in (tmp_path / "out").rglob("*.parquet") if path.name[0] != "."]
+    assert [path.parent.name for path in sorted(left)] == ["day=1", "day=1"]

@@ -1,0 +1,227 @@
+"""Runs: both ways to a model, stages that are skipped or made again, and worded refusals."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from prcut import PRCut, SimilarityGraph
+from prcut.errors import DataWarning, InvalidInputError
+from prcut.graph.saved import load_graph
+from prcut.pipeline import choose, run_plan
+from prcut.pipeline import fit as fitting
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.run import fit_run, graph_run
+from prcut.pipeline.run_folder import read_plan
+from prcut.pipeline.run_plan import GraphConfig
+from prcut.runtime.folder import Folder
+from prcut.search.partition import Partition, find_partition
+from prcut.training.assigner.predict import assign_labels
+from prcut.training.assigner.saved import load_model
+
+# separate blobs are what several tests want: the graph's remark on components is expected
+pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+
+
+@pytest.fixture(scope="module")
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    rows, labels = make_blobs(2500, 8, centers=4, cluster_std=1.0, random_state=3)
+    return rows.astype(np.float32), labels
+
+
+def config(**options: object) -> FitConfig:
+    given = {"max_steps": 50, "n_init": 1, "n_neighbors": 10, **options}
+    return FitConfig.of("default", 4, **given)
+
+
+@pytest.mark.parametrize(("memory", "mode"), [(None, "memory"), (1000, "disk")])
+def test_both_ways_find_the_blobs(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], memory: int | None, mode: str
+) -> None:
+    rows, labels = blobs
+    options = config(max_steps=400, n_init=2)
+    result = fit_run(rows, tmp_path / "run", options, memory=memory, device="cpu")
+    assert (result.mode, result.n_samples, result.n_features) == (mode, 2500, 8)
+    assert result.used_clusters == result.n_clusters == 4
+    stages = {"graph", "training"} | ({"sample"} if mode == "disk" else set())
+    assert set(result.seconds) == stages
+    found = assign_labels(result.assigner, rows)
+    assert adjusted_rand_score(labels, found) > 0.9
+    content = json.loads((tmp_path / "run/result.json").read_text())
+    assert content["objective"] == result.objective
+    history = pq.read_table(tmp_path / "run" / content["history"])
+    assert history["step"].to_pylist() == list(range(10, result.n_steps + 1, 10))
+    assert len(history["cluster_sizes"][0]) == 4
+    model = load_model(tmp_path / "run/model")
+    assert model.description["run"]["n_clusters"] == 4
+    assert model.description["result"]["ratio_cut"] == result.ratio_cut
+    assert np.array_equal(assign_labels(model.assigner, rows), found)  # type: ignore[arg-type]
+    estimator = PRCut.load(tmp_path / "run/model")
+    assert (estimator.n_neighbors, estimator.max_steps) == (10, 400)
+    assert np.array_equal(estimator.predict(rows), found)
+
+
+def test_sources_of_the_same_rows_give_the_same_model(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rows, _ = blobs
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "columns.npy", np.asfortranarray(rows))
+    pq.write_table(pa.table({"e": list(rows)}), tmp_path / "rows.parquet")
+    models = set()
+    for name in ("rows.npy", "columns.npy", "rows.parquet"):
+        fit_run(str(tmp_path / name), tmp_path / f"run-{name}", config(), device="cpu")
+        models.add((tmp_path / f"run-{name}/model/model.safetensors").read_bytes())
+    assert len(models) == 1
+
+
+def test_what_killed_writers_left_is_gone_at_the_end(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "run" / ".shard.npy.abc.prcut-tmp"
+
+    def link(*arguments: object) -> object:
+        left.touch()  # by a node that is killed while the run goes on
+        return choose_link(*arguments)  # type: ignore[arg-type]
+
+    choose_link = choose.link_neighbors
+    monkeypatch.setattr(choose, "link_neighbors", link)
+    fit_run(blobs[0], tmp_path / "run", config(), device="cpu")
+    assert not left.exists()
+
+
+def test_stages_are_skipped_where_valid_and_made_again_where_not(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, _ = blobs
+    made: list[int] = []
+    build = choose.link_neighbors
+
+    def count(*arguments: object, **options: object) -> object:
+        made.append(1)
+        return build(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(choose, "link_neighbors", count)
+    run = tmp_path / "run"
+    first = fit_run(rows, run, config(), device="cpu")
+    model = (run / "model/model.safetensors").read_bytes()
+    again = fit_run(rows, run, config(), device="cpu")
+    assert again[2:] == first[2:]
+    assert len(made) == 1
+
+    (run / "result.json").unlink()
+    (run / "model/config.json").unlink()
+    fit_run(rows, run, config(), device="cpu")
+    assert len(made) == 1  # the graph was whole
+
+    (run / "model/model.safetensors").write_bytes(b"")
+    indices = (run / "graph/indices.npy").read_bytes()
+    (run / "graph/indices.npy").write_bytes(indices[:-8])
+    fit_run(rows, run, config(), device="cpu")
+    assert len(made) == 2
+    assert (run / "model/model.safetensors").read_bytes() == model
+    assert (run / "graph/indices.npy").read_bytes() == indices
+
+
+def test_what_was_settled_stays_when_memory_changes(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rows, _ = blobs
+    fit_run(rows, tmp_path / "run", config(), memory=1000, device="cpu")
+    (tmp_path / "run/result.json").unlink()
+    assert fit_run(rows, tmp_path / "run", config(), memory=10**12, device="cpu").mode == "disk"
+
+
+def test_what_a_sample_taught_is_kept_where_training_is_worse(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, labels = blobs
+    monkeypatch.setattr(run_plan, "choose_sample_rows", lambda *_: 900)
+    options = config(max_steps=300)
+    options = replace(options, train=replace(options.train, max_steps=10))
+    result = fit_run(rows, tmp_path / "run", options, memory=1000, device="cpu")
+    sampled = json.loads((tmp_path / "run/sample/result.json").read_text())
+    assert (sampled["mode"], sampled["n_samples"]) == ("memory", 900)
+    assert result.n_steps == sampled["n_steps"] > 10
+    assert result.balance_weight == sampled["balance_weight"]
+    assert json.loads((tmp_path / "run/result.json").read_text())["solver"] == "search"
+    assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.9
+    assert pq.read_metadata(tmp_path / "run/history.parquet").num_rows == result.n_steps // 10
+
+
+def test_another_run_in_the_folder_is_refused_by_the_name_of_what_differs(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rows, _ = blobs
+    fit_run(rows, tmp_path / "run", config(), device="cpu")
+    for other, message in (
+        (config(learning_rate=0.1, n_init=2), "begun with another learning_rate and n_init;"),
+        (config(seed=3), "begun with another seed;"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            fit_run(rows, tmp_path / "run", other, device="cpu")
+    with pytest.raises(InvalidInputError, match="begun with another fingerprint"):
+        fit_run(rows + 1, tmp_path / "run", config(), device="cpu")
+    plan = json.loads((tmp_path / "run/plan.json").read_text())
+    (tmp_path / "run/plan.json").write_text(json.dumps({**plan, "format": 9}))
+    with pytest.raises(InvalidInputError, match="format 9, this version reads up to 1; upgrade"):
+        fit_run(rows, tmp_path / "run", config(), device="cpu")
+    with pytest.raises(InvalidInputError, match="is not a run folder"):
+        read_plan(Folder(tmp_path))
+
+
+def test_input_is_checked_before_the_folder_is_made(tmp_path: Path) -> None:
+    rows = np.zeros((3, 2), np.float32)
+    for options, message in (
+        (config(), "n_samples=3 should be >= n_clusters=4"),
+        (replace(config(), n_clusters=2, metric="taxi"), "metric='taxi' must be one of euclidean"),  # type: ignore[arg-type]
+        (
+            replace(config(), n_clusters=2, similarity=lambda left, right: left),  # type: ignore[arg-type]
+            "must be one of binary, mean, self_tuning, cosine",
+        ),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            fit_run(rows, tmp_path / "run", options, device="cpu")
+    paper = FitConfig.of("paper", 2, max_steps=10, n_neighbors=2)
+    with pytest.raises(InvalidInputError, match="needs the graph in memory, and it does not fit"):
+        fit_run(rows, tmp_path / "run", paper, memory=1, device="cpu")
+    with pytest.raises(InvalidInputError, match="n_features=0 columns"):
+        fit_run(np.zeros((9, 0), np.float32), tmp_path / "run", config(), device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_graph_alone(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, _ = blobs
+    graph_config = GraphConfig(n_neighbors=5)
+    with pytest.warns(DataWarning, match="components"):
+        assert graph_run(rows, tmp_path / "graph", graph_config) == "memory"
+    assert load_graph(tmp_path / "graph").n_samples == 2500
+    stamp = (tmp_path / "graph/indices.npy").stat().st_mtime_ns
+    assert graph_run(rows, tmp_path / "graph", graph_config, memory=1) == "memory"
+    assert (tmp_path / "graph/indices.npy").stat().st_mtime_ns == stamp
+    assert graph_run(rows, tmp_path / "blocks", graph_config, memory=1) == "disk"
+    assert open_blocks(tmp_path / "blocks").n_samples == 2500
+    assert graph_run(rows, tmp_path / "blocks", graph_config) == "disk"
+    with pytest.raises(InvalidInputError, match="begun with another n_neighbors"):
+        graph_run(rows, tmp_path / "graph", GraphConfig(n_neighbors=6))
+
+
+def test_a_run_searches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def count(graph: SimilarityGraph, *arguments: Any, **options: Any) -> Partition:
+        searched.append(graph.n_samples)
+        return find_partition(graph, *arguments, **options)
+
+    monkeypatch.setattr(fitting, "find_partition", count)
+    rows = make_blobs(300, 4, centers=3, cluster_std=0.3, random_state=0)[0].astype(np.float32)
+    fit_run(rows, tmp_path, FitConfig.of("default", 3, max_steps=20), device="cpu")
+    assert searched == [300]

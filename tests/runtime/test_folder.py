@@ -1,0 +1,182 @@
+import gc
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from pyarrow import fs
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.runtime.folder import Folder
+
+ARRAYS = hnp.arrays(
+    dtype=st.sampled_from([np.float16, np.float32, np.int64, np.int32, np.dtype("S5")]),
+    shape=hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=7),
+)
+
+
+@given(array=ARRAYS, bounds=st.tuples(st.integers(0, 8), st.integers(0, 8)))
+@settings(max_examples=60, deadline=None)
+def test_arrays_come_back_whole_and_in_slices(
+    tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, bounds: tuple[int, int]
+) -> None:
+    path = tmp_path_factory.mktemp("arrays")
+    folder = Folder(path)
+    start, stop = min(bounds), max(bounds)
+    record = folder.write_array("a.npy", array)
+    for found in (folder.read_array("a.npy"), folder.map_array("a.npy"), np.load(path / "a.npy")):
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
+    np.testing.assert_array_equal(folder.read_array("a.npy", start, stop), array[start:stop])
+    assert record["size"] == (path / "a.npy").stat().st_size
+
+
+def test_threads_read_headers_side_by_side(tmp_path: Path) -> None:
+    """A collection inside the parser lets another thread in: Python 3.11 miscounts its depth."""
+    folder = Folder(tmp_path)
+    folder.write_array("a.npy", np.arange(3))
+    thresholds, pause = gc.get_threshold(), lambda *_: time.sleep(1e-4)
+    gc.callbacks.append(pause)
+    gc.set_threshold(20)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            sums = list(pool.map(lambda _: folder.read_array("a.npy").sum(), range(400)))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(pause)
+    assert sums == [3] * 400
+
+
+def test_other_filesystems_work(tmp_path: Path) -> None:
+    """Not a LocalFileSystem, so the way of object stores: no rename, arrays read not mapped."""
+    remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    (tmp_path / "inside").mkdir()
+    folder = Folder("inside", remote)
+    folder.seal("r.json", {"a.npy": np.arange(5)}, {"key": "k"})
+    assert folder.is_sealed("r.json", "k")
+    assert folder.map_array("a.npy").tolist() == [0, 1, 2, 3, 4]
+    by_uri = Folder(f"file://{tmp_path}/inside")
+    assert by_uri.names() == ["a.npy", "r.json"]
+
+
+def test_a_write_that_dies_leaves_nothing_to_see(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write_array("a.npy", np.zeros(3))
+
+    def dies() -> object:
+        yield b"half of it"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.write_bytes("a.npy", dies())  # type: ignore[arg-type]
+    assert folder.names() == ["a.npy"]
+    assert folder.read_array("a.npy").tolist() == [0, 0, 0]  # the old one is still whole
+    leftovers = [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert len(leftovers) == 1
+    for name in ("mine.tmp", ".mine.tmp", ".x.prcut-tmp"):
+        (tmp_path / name).touch()
+    folder.clear_unfinished()
+    assert not leftovers[0].exists()
+    assert len(list(tmp_path.iterdir())) == 4  # other people's files stay
+
+
+def test_record_is_written_after_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    replace = os.replace
+
+    def note(source: str, target: str) -> None:
+        order.append(Path(target).name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", note)
+    Folder(tmp_path).seal("r.json", {"a.npy": np.zeros(1), "b.npy": np.ones(1)}, {})
+    assert order == ["a.npy", "b.npy", "r.json"]
+
+
+def sealed(path: Path) -> Folder:
+    folder = Folder(path)
+    folder.seal("r.json", {"a.npy": np.arange(1000), "b.npy": np.ones(3)}, {"key": "k"})
+    return folder
+
+
+def test_flipped_byte_is_refused_by_name(tmp_path: Path) -> None:
+    folder = sealed(tmp_path)
+    content = bytearray((tmp_path / "a.npy").read_bytes())
+    content[500] ^= 1
+    (tmp_path / "a.npy").write_bytes(content)
+    record = folder.read_record("r.json")
+    assert record is not None
+    with pytest.raises(CorruptFileError, match=r"a\.npy does not match the checksum"):
+        folder.verify(record)
+    assert not folder.is_sealed("r.json", "k")
+
+
+def test_truncated_file_is_refused_by_name(tmp_path: Path) -> None:
+    folder = sealed(tmp_path)
+    os.truncate(tmp_path / "a.npy", 4000)
+    record = folder.read_record("r.json")
+    assert record is not None
+    with pytest.raises(CorruptFileError, match=r"a\.npy has 4000 bytes, its record says"):
+        folder.verify(record)
+    for read in (folder.read_array, folder.map_array):
+        with pytest.raises(CorruptFileError, match=r"a\.npy has 4000 bytes, expected 8128"):
+            read("a.npy")
+
+
+def test_forged_header_is_refused_before_it_is_allocated(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for shape in ("(1000000000000, 1000000)", "(-4,)", "()"):
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}"
+        padded = header.ljust(117) + "\n"
+        content = b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode()
+        (tmp_path / "a.npy").write_bytes(content)
+        with pytest.raises(CorruptFileError, match=r"a\.npy"):
+            folder.read_array("a.npy")
+    pickled = np.array([{}], dtype=object)
+    np.save(tmp_path / "a.npy", pickled, allow_pickle=True)
+    with pytest.raises(CorruptFileError, match=r"a\.npy"):
+        folder.read_array("a.npy")
+    (tmp_path / "a.npy").write_bytes(b"not an array")
+    with pytest.raises(CorruptFileError, match=r"a\.npy is not a \.npy file"):
+        folder.read_array("a.npy")
+
+
+@pytest.mark.parametrize("name", ["../a.npy", "/etc/passwd", "", ".hidden", "a/b.npy", "a\\b"])
+def test_names_never_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    folder = Folder(tmp_path)
+    with pytest.raises(CorruptFileError, match="is not a plain file name"):
+        folder.verify({"files": {name: {"size": 0, "sha256": ""}}})
+    with pytest.raises(CorruptFileError, match="is not a plain file name"):
+        folder / name
+
+
+def test_records_that_are_not_are_as_good_as_absent(tmp_path: Path) -> None:
+    folder = sealed(tmp_path)
+    assert folder.is_sealed("r.json", "k")
+    assert not folder.is_sealed("r.json", "another key")
+    assert not folder.is_sealed("absent.json", "k")
+    for content in ("{", "[]", '{"files": 3}'):
+        (tmp_path / "r.json").write_text(content)
+        assert folder.read_record("r.json") is None
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(CorruptFileError, match=r"x\.json is not JSON"):
+        folder.read_json("x.json")
+
+
+def test_a_folder_is_begun_once(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "new" / "deep")
+    assert not (tmp_path / "new").exists()  # looking makes nothing
+    folder.start({"a": 1, "b": (2, 3)})
+    folder.start({"a": 1, "b": (2, 3)})
+    assert json.loads((tmp_path / "new/deep/plan.json").read_text()) == {"a": 1, "b": [2, 3]}
+    with pytest.raises(InvalidInputError, match="was begun with another b; choose another folder"):
+        folder.start({"a": 1, "b": (2, 4)})
+    folder.delete()
+    folder.delete()
+    assert not (tmp_path / "new/deep").exists()

@@ -1,0 +1,99 @@
+"""Progress: what callbacks are told, and what another process reads of it."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from prcut.errors import CorruptFileError
+from prcut.runtime.folder import Folder
+from prcut.runtime.progress import (
+    Progress,
+    Reporter,
+    StatusWriter,
+    read_status,
+    training_progress,
+)
+
+
+def test_reporters_add_up_and_estimate_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10.0]
+    monkeypatch.setattr("prcut.runtime.progress.time.monotonic", lambda: now[0])
+    seen: list[Progress] = []
+    reporter = Reporter("scatter", 100, seen.append)
+    for count, at in ((20, 12.0), (30, 20.0)):
+        now[0] = at
+        reporter.advance(count, running=4, failed=1)
+    assert seen == [
+        Progress("scatter", 20, 100, 10.0, 8.0, 4, 1),
+        Progress("scatter", 50, 100, 5.0, 10.0, 4, 1),
+    ]
+    Reporter("quiet", 100, None).advance(1)  # nobody listens
+
+
+def test_training_is_done_after_the_last_step_of_the_last_start() -> None:
+    progress = training_progress(n_starts=3, n_steps=50, start=2, step=50, speed=0.0)
+    assert (progress.done, progress.total, progress.seconds_left) == (150, 150, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("progress", "state"),
+    [
+        (Progress("gather", 10, 10, 5.0, 0.0), "done"),
+        (Progress("gather", 4, 10, 5.0, 1.2, running=3), "running"),
+        (Progress("gather", 4, 10, 5.0, 1.2, running=0, failed=2), "failed"),
+    ],
+)
+def test_status_says_what_a_stage_last_said(tmp_path: Path, progress: Progress, state: str) -> None:
+    StatusWriter(tmp_path).on_progress(progress)
+    (stage,) = read_status(tmp_path)
+    assert (stage.progress, stage.state) == (progress, state)
+    assert state in stage.describe()
+
+
+def test_a_stage_that_says_nothing_for_long_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    StatusWriter(tmp_path).on_progress(Progress("gather", 4, 10, 5.0, 1.2, running=3))
+    later = time.time() + 300
+    monkeypatch.setattr("prcut.runtime.progress.time.time", lambda: later)
+    (stage,) = read_status(tmp_path)
+    assert stage.state == "silent"
+    assert "may be dead" in stage.describe()
+
+
+def test_status_is_written_every_two_seconds_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("prcut.runtime.progress.time.time", lambda: now[0])
+    writer = StatusWriter(tmp_path)
+    shown = []
+    for done, at in ((1, 100.0), (2, 101.0), (3, 102.5), (10, 102.6)):
+        now[0] = at
+        writer.also(lambda progress: None)(Progress("a b", done, 10, 1.0, 1.0))
+        shown.append(read_status(tmp_path)[0].progress.done)
+    assert shown == [1, 1, 3, 10]
+
+
+def test_stages_are_read_from_a_path_or_a_folder_in_the_order_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_status(tmp_path) == []
+    writer = StatusWriter(Folder(tmp_path))
+    for at, stage in enumerate(("split rows", "gather", "assign")):
+        monkeypatch.setattr("prcut.runtime.progress.time.time", lambda at=at: float(at))
+        writer.on_progress(Progress(stage, 1, 1, 1.0, 0.0))
+    for run in (tmp_path, Folder(tmp_path)):
+        assert [one.progress.stage for one in read_status(run)] == [
+            "split rows",
+            "gather",
+            "assign",
+        ]
+    assert (tmp_path / "status/split-rows.json").is_file()
+
+
+def test_a_status_that_lacks_a_field_is_refused(tmp_path: Path) -> None:
+    (Folder(tmp_path) / "status").write_json("gather.json", {"stage": "gather", "time": 1.0})
+    with pytest.raises(CorruptFileError, match=r"gather\.json lacks 'done'"):
+        read_status(tmp_path)

@@ -1,0 +1,113 @@
+"""The compiled loops do what the NumPy ones do, row by row and bit by bit."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+from prcut.numerics.objective import ClusterCost
+from prcut.search import kernels
+from prcut.search.fragments import contract, find_groups
+from prcut.search.merge import merge
+from prcut.search.moves import improve
+from prcut.search.refine import partition_cuts, refine
+
+pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason="the search was not compiled")
+
+
+class Problem:
+    """A random graph, fragments of its rows, labels of rows and fragments, and a cost."""
+
+    def __init__(self, seed: int, n_samples: int = 300, n_clusters: int = 7) -> None:
+        rng = np.random.default_rng(seed)
+        # halves: sums in any order are exact, so both ways must take the same decisions
+        density = rng.uniform(0.02, 0.1)
+        upper = random_array((n_samples, n_samples), density=density, rng=rng)
+        upper.data = rng.integers(1, 5, upper.nnz) / 2
+        weight = csr_array(upper + upper.T)
+        weight.setdiag(0)
+        weight.eliminate_zeros()
+        arrays = weight.data, weight.indices.astype(np.int32), weight.indptr.astype(np.int32)
+        self.weight = csr_array(arrays, shape=weight.shape)
+        self.labels = rng.permutation(np.arange(n_samples) % n_clusters)
+        self.fragments = np.concatenate([np.arange(60), rng.integers(60, size=n_samples - 60)])
+        self.fragment_labels = rng.permutation(np.arange(60) % n_clusters)
+        total, balance = float(weight.sum()), rng.choice([0.0, 0.3, 2.0])
+        self.cost = ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance)
+
+
+def both_ways(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[Problem], Any], seed: int
+) -> tuple[Any, Any]:
+    compiled = function(Problem(seed))
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "LIBRARY", None)
+        return compiled, function(Problem(seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_moves_and_merges_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    def search(problem: Problem) -> Any:
+        coarse = contract(problem.weight, problem.fragments)
+        return (
+            improve(coarse, problem.fragment_labels, problem.cost),
+            merge(coarse, problem.cost),
+            coarse.links.toarray(),
+            contract(problem.weight, problem.fragments, inner=True).links.toarray(),
+        )
+
+    compiled, plain = both_ways(monkeypatch, search, seed)
+    np.testing.assert_array_equal(compiled[0][0], plain[0][0])
+    assert compiled[0][1] == pytest.approx(plain[0][1], rel=1e-13)
+    for mine, other in zip((*compiled[1], *compiled[2:]), (*plain[1], *plain[2:]), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_move_and_group_as_in_numpy(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    def search(problem: Problem) -> Any:
+        return (
+            refine(problem.weight, problem.labels, problem.cost),
+            partition_cuts(problem.weight, problem.labels, problem.cost.n_clusters),
+            find_groups(problem.weight, 5, np.random.default_rng(seed)),
+        )
+
+    for compiled, plain in zip(*both_ways(monkeypatch, search, seed), strict=True):
+        np.testing.assert_array_equal(compiled, plain)
+
+
+def test_groups_are_bounded_and_linked() -> None:
+    problem = Problem(0)
+    groups = find_groups(problem.weight, 4, np.random.default_rng(0))
+    assert np.bincount(groups).max() == 4
+    inside = problem.weight.tocoo()
+    is_inside = groups[inside.row] == groups[inside.col]
+    assert is_inside.mean() > 3 / 300  # far more than the groups of rows drawn at random have
+
+
+def test_a_wrong_array_is_refused_before_it_is_read() -> None:
+    with pytest.raises(Exception, match="must have data type int64"):
+        kernels.call("partition_cuts", Problem(0).weight, np.zeros(300, np.int32), np.zeros(7))
+
+
+def test_too_many_rows_for_a_table_use_the_logarithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(1)
+    expected = refine(problem.weight, problem.labels, problem.cost)
+    monkeypatch.setattr(kernels, "_MAX_TABLE", 10)
+    kernels._balance_table.cache_clear()
+    found = refine(problem.weight, problem.labels, problem.cost)
+    kernels._balance_table.cache_clear()
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_numpy_can_be_asked_for() -> None:
+    code = "from prcut.search import kernels; print(kernels.LIBRARY)"
+    environment = {**os.environ, "PRCUT_KERNELS": "numpy"}
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "None"

@@ -1,0 +1,258 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.metrics import adjusted_rand_score
+
+import reference
+from prcut.numerics.objective import ClusterCost
+from prcut.search.fragments import CoarseGraph, contract
+from prcut.search.moves import _Moves, _spectral, find_optima, find_optimum, improve
+from prcut.search.refine import refine
+
+
+class Problem:
+    """Fragments of one to three rows, and their objective by its formula."""
+
+    def __init__(
+        self, n_fragments: int, n_clusters: int, seed: int, density: float, balance_weight: float
+    ) -> None:
+        self.n_clusters, self.balance_weight = n_clusters, balance_weight
+        graph = reference.random_graph(2 * n_fragments, seed, density)
+        self.total = float(graph.weight.values().sum())
+        fragments = reference.full_labels(graph.n_samples, n_fragments, seed)
+        self.coarse = contract(graph.to_scipy(), fragments)
+        self.cost = ClusterCost.of(
+            graph.n_samples, self.total, n_clusters, balance_weight=balance_weight
+        )
+        self.labels = reference.full_labels(n_fragments, n_clusters, seed + 1)
+
+    def objective(self, labels: np.ndarray) -> float:
+        return reference.partition_objective(
+            *self.coarse, labels, self.n_clusters, self.total, self.balance_weight
+        )
+
+
+@st.composite
+def problems(draw: st.DrawFn, max_fragments: int, max_clusters: int) -> Problem:
+    n_fragments = draw(st.integers(1, max_fragments))
+    return Problem(
+        n_fragments,
+        draw(st.integers(1, min(max_clusters, n_fragments))),
+        draw(st.integers(0, 10**6)),
+        draw(st.sampled_from([0.0, 0.2, 0.5, 1.0])),
+        draw(st.sampled_from([0.0, 0.5, 1.0, 2.0])),
+    )
+
+
+@given(problem=problems(max_fragments=30, max_clusters=6))
+@settings(max_examples=60, deadline=None)
+def test_improving_never_costs_and_empties_nothing(problem: Problem) -> None:
+    given_labels = problem.labels.copy()
+    labels, objective = improve(problem.coarse, problem.labels, problem.cost)
+    np.testing.assert_array_equal(problem.labels, given_labels)
+    assert objective == pytest.approx(problem.objective(labels), abs=1e-10)
+    assert objective <= problem.objective(given_labels) + 1e-10
+    assert set(labels.tolist()) == set(range(problem.n_clusters))
+    _, again = improve(problem.coarse, labels, problem.cost)
+    assert again == pytest.approx(objective, rel=1e-8, abs=1e-10)
+
+
+@given(problem=problems(max_fragments=20, max_clusters=4))
+@settings(max_examples=40, deadline=None)
+def test_no_single_move_is_left(problem: Problem) -> None:
+    labels, objective = improve(problem.coarse, problem.labels, problem.cost)
+    for fragment, cluster in itertools.product(range(len(labels)), range(problem.n_clusters)):
+        moved = labels.copy()
+        moved[fragment] = cluster
+        if len(set(moved.tolist())) == problem.n_clusters:
+            assert problem.objective(moved) >= objective - 1e-8 * max(1, abs(objective))
+
+
+class CheckedMoves(_Moves):
+    """Compares, after every move, all that is kept with what the labels alone give."""
+
+    problem: Problem
+    n_checks = 0
+
+    def _price(self, clusters: np.ndarray) -> None:
+        super()._price(clusters)
+        self.n_checks += 1
+        fresh = _Moves(self.coarse, self.labels, self.cost)
+        for kept, counted in (
+            (self.links, fresh.links),
+            (self.cuts, fresh.cuts),
+            (self.sizes, fresh.sizes),
+        ):
+            np.testing.assert_allclose(kept, counted, atol=1e-11)
+        free = np.flatnonzero(self.is_free)
+        np.testing.assert_array_equal(self.entry[free], self.enter[free].min(1))
+        np.testing.assert_array_equal(self.entry[free], self.enter[free, self.target[free]])
+        now = self.problem.objective(self.labels)
+        for fragment, before in enumerate(self.labels):
+            is_last = (self.labels == before).sum() == 1
+            assert np.isinf(self.leave[fragment]) == (is_last or not self.is_free[fragment])
+            for cluster in range(self.cost.n_clusters):
+                if cluster == before:
+                    assert np.isinf(self.enter[fragment, cluster])
+                    continue
+                assert np.isfinite(self.enter[fragment, cluster])
+                if np.isfinite(self.leave[fragment]):
+                    moved = self.labels.copy()
+                    moved[fragment] = cluster
+                    price = self.leave[fragment] + self.enter[fragment, cluster]
+                    assert price == pytest.approx(self.problem.objective(moved) - now, abs=1e-9)
+
+
+def run_checked_pass(problem: Problem) -> CheckedMoves:
+    moves = CheckedMoves(problem.coarse, problem.labels, problem.cost)
+    moves.problem = problem
+    moves.run_pass()
+    assert moves.objective == pytest.approx(problem.objective(moves.labels), abs=1e-10)
+    return moves
+
+
+@given(problem=problems(max_fragments=8, max_clusters=4))
+@settings(max_examples=40, deadline=None)
+def test_prices_after_every_move_are_those_from_scratch(problem: Problem) -> None:
+    moves = run_checked_pass(problem)
+    # one set of prices to begin with and one a move; only one cluster leaves nothing to move
+    can_move = problem.n_clusters > 1 and len(problem.labels) > problem.n_clusters
+    assert moves.n_checks > 1 if can_move else moves.n_checks == 1
+
+
+@pytest.mark.parametrize("balance_weight", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_prices_of_clusters_that_no_move_touched_stay_right(
+    seed: int, balance_weight: float
+) -> None:
+    problem = Problem(18, 5, seed, density=0.1, balance_weight=balance_weight)
+    assert run_checked_pass(problem).n_checks > 5
+
+
+def test_what_is_kept_does_not_drift_in_a_long_pass() -> None:
+    problem = Problem(300, 5, seed=0, density=0.05, balance_weight=1.0)
+    moves = _Moves(problem.coarse, problem.labels, problem.cost)
+    n_moves = 20_000
+    rng = np.random.default_rng(0)
+    for fragment, after in zip(
+        rng.integers(300, size=n_moves), rng.integers(5, size=n_moves), strict=True
+    ):
+        before = int(moves.labels[fragment])
+        if before != after:
+            moves._move(int(fragment), before, int(after))
+    fresh = _Moves(problem.coarse, moves.labels, problem.cost)
+    np.testing.assert_allclose(moves.links, fresh.links, atol=1e-10)
+    np.testing.assert_allclose(moves.cuts, fresh.cuts, rtol=1e-10)
+    np.testing.assert_array_equal(moves.sizes, fresh.sizes)
+
+
+def two_cliques(size: int) -> np.ndarray:
+    links = np.kron(np.eye(2), np.ones((size, size))) - np.eye(2 * size)
+    links[size - 1, size] = links[size, size - 1] = 1.0
+    return links
+
+
+def is_stuck(links: np.ndarray, labels: np.ndarray, cost: ClusterCost) -> bool:
+    """Whether greedy moves, one row at a time, leave the labels as they are."""
+    return np.array_equal(refine(csr_array(links), labels, cost), labels)
+
+
+def test_two_that_must_change_places_do() -> None:
+    # either alone would upset the balance, which here outweighs all that it gains
+    links, planted = two_cliques(6), np.repeat([0, 1], 6)
+    cost = ClusterCost.of(12, links.sum(), 2, balance_weight=50.0)
+    labels = planted.copy()
+    labels[[0, 11]] = [1, 0]
+    assert is_stuck(links, labels, cost)
+    found, objective = improve(CoarseGraph(csr_array(links), np.ones(12)), labels, cost)
+    np.testing.assert_array_equal(found, planted)
+    assert objective == pytest.approx(12 / links.sum() * 2 / 6)
+
+
+def test_a_pair_that_must_move_as_one_does() -> None:
+    # rows 0 and 1 hold to each other more than to anything: neither goes without the other
+    links, planted = two_cliques(8), np.repeat([0, 1], 8)
+    links[0, 1] = links[1, 0] = 10.0
+    cost = ClusterCost.of(16, links.sum(), 2, balance_weight=0.5)
+    labels = planted.copy()
+    labels[:2] = 1
+    assert is_stuck(links, labels, cost)
+    found, _ = improve(CoarseGraph(csr_array(links), np.ones(16)), labels, cost)
+    np.testing.assert_array_equal(found, planted)
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3])
+@pytest.mark.parametrize("balance_weight", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_search_finds_the_optimum_of_tiny_graphs(
+    n_clusters: int, balance_weight: float, seed: int
+) -> None:
+    problem = Problem(8 - seed % 3, n_clusters, seed, 0.4, balance_weight)
+    n_fragments = len(problem.labels)
+    optimum = min(
+        problem.objective(np.array(labels))
+        for labels in itertools.product(range(n_clusters), repeat=n_fragments)
+        if labels[0] == 0 and len(set(labels)) == n_clusters
+    )
+    rng = np.random.default_rng(seed)
+    labels, objective = find_optimum(problem.coarse, problem.cost, rng, 20, 10)
+    assert objective == pytest.approx(optimum, abs=1e-10)
+    assert problem.objective(labels) == pytest.approx(optimum, abs=1e-10)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 3, 12])
+def test_search_with_few_clusters_or_as_many_as_fragments(n_clusters: int) -> None:
+    problem = Problem(12, n_clusters, 0, 0.5, 1.0)
+    labels, objective = find_optimum(problem.coarse, problem.cost, np.random.default_rng(0), 3, 5)
+    assert sorted(set(labels.tolist())) == list(range(n_clusters))
+    assert objective == pytest.approx(problem.objective(labels), abs=1e-10)
+
+
+def test_same_generator_same_search_and_more_starts_find_no_worse() -> None:
+    problem = Problem(60, 5, seed=2, density=0.08, balance_weight=1.0)
+
+    def found(n_starts: int, n_shuffles: int) -> tuple[np.ndarray, float]:
+        rng = np.random.default_rng(0)
+        return find_optimum(problem.coarse, problem.cost, rng, n_starts, n_shuffles)
+
+    np.testing.assert_array_equal(found(3, 5)[0], found(3, 5)[0])
+    objectives = [found(n_starts, 0)[1] for n_starts in (0, 1, 4, 8)]
+    assert objectives == sorted(objectives, reverse=True)
+    assert found(4, 10)[1] <= objectives[2]
+
+
+def test_optima_come_best_first_and_no_pass_improves_them() -> None:
+    problem = Problem(40, 4, seed=2, density=0.1, balance_weight=1.0)
+    optima = find_optima(problem.coarse, problem.cost, np.random.default_rng(0), 6)
+    assert len(optima) == 4 + 6  # merging with four fractions of the balance
+    objectives = [objective for _, objective in optima]
+    assert objectives == sorted(objectives)
+    for labels, objective in optima:
+        assert improve(problem.coarse, labels, problem.cost)[1] == pytest.approx(objective)
+    _, searched = find_optimum(problem.coarse, problem.cost, np.random.default_rng(0), 6, 5)
+    assert searched <= objectives[0]
+
+
+def test_eigenvectors_start_from_clusters_of_very_different_sizes() -> None:
+    # cliques of 3, 5, 8, 40 and 60 in a ring: random starts, all of equal sizes, split the large
+    planted = np.repeat(np.arange(5), (3, 5, 8, 40, 60))
+    links = np.where(planted[:, None] == planted, 1.0, 0.0)
+    ring = np.searchsorted(planted, np.arange(5))
+    links[ring, np.roll(ring, 1)] = links[np.roll(ring, 1), ring] = 0.1
+    np.fill_diagonal(links, 0.0)
+    coarse = CoarseGraph(csr_array(links), np.ones(len(planted)))
+    for labels in _spectral(coarse, 5, np.random.default_rng(0)):
+        assert adjusted_rand_score(planted, labels) == 1
+    cost = ClusterCost.of(len(planted), links.sum(), 5, balance_weight=0.0)
+    labels, _ = find_optimum(coarse, cost, np.random.default_rng(0), 0, 0)
+    assert adjusted_rand_score(planted, labels) == 1
+
+
+def test_eigenvectors_are_left_where_they_say_nothing() -> None:
+    coarse = CoarseGraph(csr_array(np.ones((4, 4)) - np.eye(4)), np.ones(4))
+    rng = np.random.default_rng(0)
+    assert _spectral(coarse, 1, rng) == _spectral(coarse, 4, rng) == []

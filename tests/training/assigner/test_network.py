@@ -1,0 +1,74 @@
+import pytest
+import torch
+from torch import nn
+
+from prcut import Assigner
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("hidden", [(), (16,), (16, 8, 4)])
+@pytest.mark.parametrize("bottleneck", [None, 3])
+def test_shapes_and_probabilities(hidden: tuple[int, ...], bottleneck: int | None) -> None:
+    assigner = Assigner(7, 5, hidden, bottleneck, generator=generator())
+    rows = torch.randn(11, 7, generator=generator())
+    width = bottleneck or (hidden[-1] if hidden else 7)
+    assert assigner.represent(rows).shape == (11, width)
+    torch.testing.assert_close(assigner.probs(rows), assigner(rows).softmax(1))
+    torch.testing.assert_close(assigner.probs(rows).sum(1), torch.ones(11))
+
+
+def test_linear_assigner_is_one_affine_map() -> None:
+    assigner = Assigner(7, 5)
+    assert {name for name, _ in assigner.named_parameters()} == {"head.weight", "head.bias"}
+    rows = torch.randn(4, 7)
+    torch.testing.assert_close(assigner(rows), rows @ assigner.head.weight.T + assigner.head.bias)
+
+
+def test_mlp_normalises_first_and_last_weights_only() -> None:
+    assigner = Assigner(7, 5, (16, 8, 4))
+    linear = [m for m in assigner.modules() if isinstance(m, nn.Linear)]
+    normalised = [nn.utils.parametrize.is_parametrized(layer, "weight") for layer in linear]
+    assert normalised == [True, False, False, True]
+    assert sum(isinstance(m, nn.GELU) for m in assigner.modules()) == 3
+
+
+def test_same_seed_same_weights_and_global_state_untouched() -> None:
+    before = torch.get_rng_state()
+    first, second, other = (
+        Assigner(7, 5, (16,), 3, generator=generator(seed)).state_dict() for seed in (1, 1, 2)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, value in first.items():
+        assert torch.equal(value, second[name])
+    assert any(not torch.equal(value, other[name]) for name, value in first.items())
+
+
+def test_initial_weights_have_torchs_default_distribution() -> None:
+    ours = Assigner(400, 300, generator=generator()).head.weight
+    torchs = nn.Linear(400, 300).weight
+    assert ours.abs().max() <= 1 / 20
+    torch.testing.assert_close(ours.std(), torchs.std(), rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 5), "n_features=0 must be a whole number >= 1"),
+        ((7, -1), "n_clusters=-1 must"),
+        ((7, 5, (16, 0)), "hidden=0 must"),
+        ((7, 5, (), 2.5), "bottleneck=2.5 must"),
+        ((7, True), "n_clusters=True must"),
+        (("7", 5), "n_features='7' must"),
+    ],
+)
+def test_wrong_sizes_are_refused(arguments: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Assigner(*arguments)  # type: ignore[arg-type]
+
+
+def test_wrong_features_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"shape \(3, 6\), expected .* with n_features=7"):
+        Assigner(7, 5)(torch.zeros(3, 6))

@@ -1,0 +1,172 @@
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from prcut.errors import InvalidInputError, PRCutError
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.onnx_export import export_onnx
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "deep": {"hidden": (32, 16)},
+    "bottleneck": {"hidden": (32,), "bottleneck": 4},
+    "linear bottleneck": {"bottleneck": 4},
+}
+
+
+def trained(standardized: bool = False, **options: Any) -> Assigner:
+    """An assigner whose weights are not those of the start, in every part."""
+    generator = torch.Generator().manual_seed(1)
+    assigner = Assigner(20, 7, **options, generator=generator)
+    with torch.no_grad():
+        for parameter in assigner.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
+    if standardized:
+        assigner.standardize(torch.randn(20, generator=generator), 2.5)
+    return assigner.eval()
+
+
+def run(path: Path, features: np.ndarray) -> list[np.ndarray]:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="runs what was exported")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
+        ("features", "tensor(float)", ["batch", 20])
+    ]
+    assert [(o.name, o.type, o.shape) for o in session.get_outputs()] == [
+        ("probs", "tensor(float)", ["batch", 7]),
+        ("labels", "tensor(int64)", ["batch"]),
+    ]
+    outputs: list[np.ndarray] = session.run(None, {"features": features})
+    return outputs
+
+
+@pytest.fixture
+def onnx() -> Any:
+    return pytest.importorskip("onnx", reason="writes the file")
+
+
+@pytest.mark.parametrize("standardized", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_file_says_what_the_assigner_says(
+    onnx: Any,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    shape: str,
+    standardized: bool,
+) -> None:
+    assigner = trained(standardized, **SHAPES[shape])
+    path = tmp_path / "model.onnx"
+    export_onnx(path, assigner)
+    assert capfd.readouterr() == ("", "")
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    for n_rows in (1, 1000, 0):
+        features = torch.randn(n_rows, 20, generator=torch.Generator().manual_seed(n_rows))
+        probs, labels = run(path, features.numpy())
+        with torch.no_grad():
+            expected = assigner.probs(features)
+        np.testing.assert_allclose(probs, expected.numpy(), atol=1e-5, rtol=0)
+        assert labels.dtype == np.int64
+        assert labels.tolist() == expected.argmax(1).tolist()
+
+
+@pytest.mark.usefixtures("onnx")
+def test_only_one_file_is_left_and_the_same_assigner_gives_the_same_bytes(tmp_path: Path) -> None:
+    export_onnx(tmp_path / "new" / "a.onnx", trained(hidden=(8,)))
+    export_onnx(f"file://{tmp_path}/new/b.onnx", trained(hidden=(8,)))
+    first, second = sorted((tmp_path / "new").iterdir())
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("opset", [13, 17, 20])
+def test_older_and_newer_operators(onnx: Any, tmp_path: Path, opset: int) -> None:
+    assigner = trained(hidden=(8,))
+    export_onnx(tmp_path / "model.onnx", assigner, opset=opset)
+    assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == opset
+    probs, _ = run(tmp_path / "model.onnx", np.ones((2, 20), np.float32))
+    expected = assigner.probs(torch.ones(2, 20)).detach().numpy()
+    np.testing.assert_allclose(probs, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [12, 1000, True, "17"])
+@pytest.mark.usefixtures("onnx")
+def test_unknown_operators_are_refused(tmp_path: Path, opset: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"opset=.* must be a whole number from 13 to"):
+        export_onnx(tmp_path / "model.onnx", trained(), opset=opset)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("onnx")
+def test_other_dtypes_become_float32(tmp_path: Path) -> None:
+    assigner = trained(hidden=(8,))
+    export_onnx(tmp_path / "model.onnx", trained(hidden=(8,)).double())
+    features = torch.randn(5, 20)
+    probs, _ = run(tmp_path / "model.onnx", features.numpy())
+    assert probs.dtype == np.float32
+    np.testing.assert_allclose(probs, assigner.probs(features).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.usefixtures("onnx")
+def test_a_write_that_dies_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.onnx"
+    export_onnx(path, trained())
+    before = path.read_bytes()
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", dies)
+    with pytest.raises(KeyboardInterrupt):
+        export_onnx(path, trained(hidden=(8,)))
+    assert path.read_bytes() == before
+
+
+def test_what_is_not_a_function_of_features_is_refused(tmp_path: Path) -> None:
+    class Altered(Assigner):
+        pass
+
+    for assigner in (Altered(3, 2), torch.nn.Linear(3, 2)):
+        with pytest.raises(InvalidInputError, match="expected Assigner; pass the one inside"):
+            export_onnx(tmp_path / "model.onnx", assigner)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_no_onnx_file_holds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prcut.training.assigner.onnx_export._MAX_BYTES", 1000)
+    with pytest.raises(InvalidInputError, match=r"holds at most 1,000; use save_model instead"):
+        export_onnx(tmp_path / "model.onnx", trained())
+
+
+@pytest.mark.usefixtures("onnx")
+def test_paths_that_are_no_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="is a folder; pass a file in it"):
+        export_onnx(tmp_path, trained())
+    with pytest.raises(InvalidInputError, match="is a hidden file"):
+        export_onnx(tmp_path / ".onnx", trained())
+
+
+def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(PRCutError, match=r"pip install 'prcut\[onnx\]'"):
+        export_onnx(tmp_path / "model.onnx", trained())
+
+
+@pytest.mark.usefixtures("onnx")
+def test_training_goes_on_as_if_nothing_was_exported(tmp_path: Path) -> None:
+    assigner = trained(hidden=(8,)).train()
+    before = {name: value.clone() for name, value in assigner.state_dict().items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        export_onnx(tmp_path / "model.onnx", assigner)
+    assert assigner.training
+    assert all(p.requires_grad and p.grad is None for p in assigner.parameters())
+    for name, value in assigner.state_dict().items():
+        assert torch.equal(value, before[name])

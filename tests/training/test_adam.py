@@ -1,0 +1,40 @@
+import copy
+import pickle
+
+import torch
+from torch import nn
+
+from prcut.training.adam import Adam
+
+
+def test_steps_are_those_of_torch_bit_by_bit() -> None:
+    ours = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    ours[1].bias.requires_grad_(False)  # it never has a gradient
+    theirs = copy.deepcopy(ours)
+    optimizer = Adam(ours.parameters(), weight_decay=0.1)
+    reference = torch.optim.Adam(theirs.parameters(), weight_decay=0.1, fused=True)
+    rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    for rate in (0.1, 0.01, 0.1):
+        ours(rows).square().sum().backward()
+        optimizer.step(rate)
+        reference.zero_grad()
+        theirs(rows).square().sum().backward()
+        reference.param_groups[0]["lr"] = rate
+        reference.step()
+    for one, two in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert all(one.grad is None for one in ours.parameters())
+    for number, slot in reference.state_dict()["state"].items():
+        assert {name: value.tolist() for name, value in optimizer.state[number].items()} == {
+            name: value.tolist() for name, value in slot.items()
+        }
+
+
+def test_a_pickle_resumes() -> None:
+    layer = nn.Linear(2, 1)
+    optimizer = Adam(layer.parameters())
+    layer(torch.ones(1, 2)).sum().backward()
+    optimizer.step(0.1)
+    again, twin = pickle.loads(pickle.dumps((optimizer, layer)))  # noqa: S301
+    assert again.parameters[0] is twin.weight
+    assert again.state[0]["step"] == 1

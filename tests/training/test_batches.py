@@ -1,0 +1,168 @@
+"""Gathered pairs: what the sampler draws, with the right rows, ahead of time and no longer."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import reference
+from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_ends
+from prcut.training.pairs import PairSampler, UniformPairs, WalkPairs
+from prcut.training.streams import draw_steps
+
+N_SAMPLES = 40
+ROWS = np.random.default_rng(0).standard_normal((N_SAMPLES, 5)).astype(np.float32)
+
+
+def sampler() -> WalkPairs:
+    return WalkPairs(reference.random_graph(N_SAMPLES, density=0.2), n_steps=3)
+
+
+def first_batches(pairs: GatheredPairs, count: int, **options: int) -> list[FeatureBatch]:
+    with closing(pairs.stream(32, **options)) as stream:
+        return list(itertools.islice(stream, count))
+
+
+def memory_map(folder: Path) -> np.ndarray:
+    np.save(folder / "rows.npy", ROWS)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+FEATURES: dict[str, Callable[[Path], Any]] = {
+    "tensor": lambda folder: torch.from_numpy(ROWS),
+    "array": lambda folder: ROWS,
+    "memory map": memory_map,
+    "float16": lambda folder: ROWS.astype(np.float16),
+    "float64": lambda folder: ROWS.astype(np.float64),
+    "big-endian": lambda folder: ROWS.astype(">f4"),
+    "reversed": lambda folder: ROWS[::-1].copy()[::-1],
+    "integers": lambda folder: (10 * ROWS).astype(np.int16),
+    "list": lambda folder: ROWS.tolist(),
+    "sparse CSR": lambda folder: sparse.csr_array(ROWS * (ROWS > 0)),
+    "sparse COO": lambda folder: sparse.coo_matrix(ROWS * (ROWS > 0)),
+}
+
+
+@pytest.mark.parametrize("make", FEATURES.values(), ids=FEATURES)
+def test_batches_are_drawn_pairs_with_their_rows(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    features = make(tmp_path)
+    dense = features.toarray() if sparse.issparse(features) else np.asarray(features)
+    walk = sampler()
+    for step, batch in enumerate(first_batches(GatheredPairs(walk, features), 3, seed=7)):
+        (pairs,) = draw_steps(walk, 32, seed=7, steps=[step])
+        for ours, theirs in zip(batch[1:5], pairs[1:], strict=True):
+            assert torch.equal(ours, theirs)
+        assert batch.features.dtype == torch.float32
+        is_sparse = batch.features.layout == torch.sparse_csr
+        assert is_sparse == sparse.issparse(features)
+        found = batch.features.to_dense() if is_sparse else batch.features
+        np.testing.assert_array_equal(found, dense.astype(np.float32)[pairs.rows])
+
+
+@pytest.mark.parametrize("make", FEATURES.values(), ids=FEATURES)
+def test_every_row_comes_with_its_label_before_one_comes_again(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    features = make(tmp_path)
+    dense = features.toarray() if sparse.issparse(features) else np.asarray(features)
+    lesson = LabelledRows(features, torch.arange(N_SAMPLES))
+    with closing(lesson.stream(8, seed=7)) as stream:
+        batches = list(itertools.islice(stream, 10))
+    for epoch in (batches[:5], batches[5:]):
+        assert sorted(int(label) for batch in epoch for label in batch.labels) == [*range(40)]
+    assert not torch.equal(batches[0].labels, batches[5].labels)
+    found = batches[0].features
+    found = found.to_dense() if found.layout == torch.sparse_csr else found
+    np.testing.assert_array_equal(found, dense.astype(np.float32)[batches[0].labels])
+
+
+@pytest.mark.parametrize("batch_size", [16, 64])  # also more than there are rows
+def test_labelled_rows_are_divided_and_resumed(batch_size: int) -> None:
+    lesson = LabelledRows(ROWS, torch.arange(N_SAMPLES))
+
+    def labels(step: int, **options: int) -> list[int]:
+        with closing(lesson.stream(batch_size, start_step=step, **options)) as stream:
+            return [int(label) for label in next(stream).labels]
+
+    for step in (0, 3):
+        whole = labels(step)
+        assert len(whole) == batch_size
+        halves = [labels(step, rank=rank, world_size=2) for rank in range(2)]
+        assert [label for both in zip(*halves, strict=True) for label in both] == whole
+
+
+def test_resuming_at_a_step_draws_what_would_have_come() -> None:
+    pairs = GatheredPairs(sampler(), ROWS)
+    through = first_batches(pairs, 6)
+    for ours, theirs in zip(first_batches(pairs, 3, start_step=3), through[3:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(ours[:5], theirs[:5], strict=True))
+    assert not torch.equal(first_batches(pairs, 1, seed=1)[0].features, through[0].features)
+
+
+@pytest.mark.parametrize("make_sampler", [sampler, lambda: UniformPairs(sampler().graph)])
+def test_processes_draw_the_batch_of_one(make_sampler: Callable[[], PairSampler]) -> None:
+    pairs = GatheredPairs(make_sampler(), ROWS)
+    (whole,) = first_batches(pairs, 1)
+    ranks = [first_batches(pairs, 1, rank=rank, world_size=4)[0] for rank in range(4)]
+    joined = torch.cat([part.features for part in ranks])
+    assert sorted(joined.tolist()) == sorted(whole.features.tolist())
+    ends = [
+        sorted(torch.cat([b.features[b.source], b.features[b.target]], 1).tolist()) for b in ranks
+    ]
+    expected = torch.cat([whole.features[whole.source], whole.features[whole.target]], 1)
+    assert sorted(itertools.chain(*ends)) == sorted(expected.tolist())
+
+
+def gathering_threads() -> int:
+    return sum(thread.name.startswith("prcut-read-ahead") for thread in threading.enumerate())
+
+
+def test_closing_ends_the_thread(tmp_path: Path) -> None:
+    stream = GatheredPairs(sampler(), memory_map(tmp_path)).stream(32)
+    assert gathering_threads() == 0
+    next(stream)
+    assert gathering_threads() == 2
+    stream.close()
+    assert gathering_threads() == 0
+
+
+@pytest.mark.parametrize("n_idle", [0, 1])
+def test_rows_in_memory_are_drawn_ahead_where_a_core_is_idle(
+    n_idle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: torch.get_num_threads() + n_idle)
+    with closing(GatheredPairs(sampler(), ROWS).stream(32)) as stream:
+        next(stream)
+        assert gathering_threads() == 2 * n_idle
+
+
+def test_errors_of_a_draw_reach_the_reader(tmp_path: Path) -> None:
+    for rows in (ROWS[:3], memory_map(tmp_path)[:3]):
+        with pytest.raises(IndexError), closing(GatheredPairs(sampler(), rows).stream(32)) as batch:
+            next(batch)
+        assert gathering_threads() == 0
+
+
+@pytest.mark.parametrize("make_sampler", [sampler, lambda: UniformPairs(sampler().graph)])
+def test_ends_of_pairs_and_their_gradient(make_sampler: Callable[[], PairSampler]) -> None:
+    """Halves, and positions anywhere: the same numbers and gradients as plain indexing."""
+    (batch,) = first_batches(GatheredPairs(make_sampler(), ROWS), 1)
+    probs = reference.random_probs(64, 3).requires_grad_()
+    slope = reference.random_probs(len(batch.weight), 3)
+    found = []
+    for source, target in (pair_ends(probs, batch), (probs[batch.source], probs[batch.target])):
+        (gradient,) = torch.autograd.grad((slope * (source - 2 * source * target)).sum(), probs)
+        found.append([source, target, gradient])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    is_view = pair_ends(probs, batch)[0].data_ptr() == probs.data_ptr()
+    assert is_view == isinstance(make_sampler(), WalkPairs)

@@ -1,0 +1,316 @@
+"""Samplers: the mean of what they draw is their kernel, entry by entry, and their mass the mass."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+import reference
+from prcut import RunningClusterMass, SimilarityGraph, soft_ratio_cut
+from prcut.errors import InvalidInputError
+from prcut.numerics.sparse import csr_tensor
+from prcut.training.pairs import (
+    EdgePairs,
+    GraphPairs,
+    PairBatch,
+    UniformPairs,
+    WalkPairs,
+    _CumulatedWeight,
+    _draw_distinct,
+)
+
+# of the hundreds of z-scores below about one in 10⁵ would exceed this by chance
+MAX_Z = 4.5
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def weighted_graph() -> SimilarityGraph:
+    """Nine rows of very different degrees; row 4 has no edges."""
+    matrix = reference.random_graph(9, seed=3, density=0.6).to_scipy().toarray()
+    matrix[0] *= 10
+    matrix[:, 0] *= 10
+    matrix[4] = matrix[:, 4] = 0
+    return SimilarityGraph.from_scipy(matrix)
+
+
+def unweighted_graph() -> SimilarityGraph:
+    """A hub, a triangle with a tail, and a pair apart."""
+    neighbors = [[1, 2, 3, 4], [2, 0, -1, -1], [1, -1, -1, -1], [5, -1, -1, -1]]
+    neighbors += [[-1] * 4, [-1] * 4, [7, -1, -1, -1], [6, -1, -1, -1]]
+    return SimilarityGraph.from_neighbors(np.array(neighbors))
+
+
+GRAPHS: dict[str, Callable[[], SimilarityGraph]] = {
+    "weighted": weighted_graph,
+    "unweighted": unweighted_graph,
+}
+graphs = pytest.mark.parametrize("make_graph", GRAPHS.values(), ids=GRAPHS)
+
+SAMPLERS: dict[str, Callable[..., GraphPairs]] = {
+    "uniform": UniformPairs,
+    "edge": EdgePairs,
+    **{f"walk {s}": lambda graph, s=s: WalkPairs(graph, n_steps=s) for s in (1, 2, 3, 8)},
+}
+samplers = pytest.mark.parametrize("make_sampler", SAMPLERS.values(), ids=SAMPLERS)
+walks = pytest.mark.parametrize("make_sampler", list(SAMPLERS.values())[1:], ids=list(SAMPLERS)[1:])
+
+
+def kernel_by_loops(graph: SimilarityGraph, n_steps: int) -> Tensor:
+    """W D⁻¹ W … D⁻¹ W, normalised, from dense tables."""
+    dense = graph.weight.to_dense().double()
+    walk = dense / dense.sum(1, keepdim=True).clamp_min(1e-300)
+    for _ in range(n_steps - 1):
+        dense = dense @ walk
+    return dense / dense.sum()
+
+
+def table(batch: PairBatch, n_samples: int, value: Tensor) -> Tensor:
+    """Sum of ``value`` over the pairs at every (source row, target row)."""
+    flat = batch.rows[batch.source] * n_samples + batch.rows[batch.target]
+    total = torch.zeros(n_samples**2, dtype=torch.float64).index_add_(0, flat, value.double())
+    return total.view(n_samples, n_samples)
+
+
+@graphs
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 8])
+def test_kernel_equals_loops(make_graph: Callable[[], SimilarityGraph], n_steps: int) -> None:
+    graph = make_graph()
+    kernel = WalkPairs(graph, n_steps=n_steps).kernel()
+    torch.testing.assert_close(kernel, kernel_by_loops(graph, n_steps), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(kernel, kernel.T)
+    # the degrees of every walk are those of the graph, so node weights need not know n_steps
+    torch.testing.assert_close(kernel.sum(1), graph.degree / graph.degree.sum())
+    for sampler in (UniformPairs(graph), EdgePairs(graph)):
+        torch.testing.assert_close(sampler.kernel(), kernel_by_loops(graph, 1))
+
+
+@graphs
+@walks
+def test_mean_of_drawn_pairs_is_the_kernel(
+    make_graph: Callable[[], SimilarityGraph], make_sampler: Callable[..., GraphPairs]
+) -> None:
+    sampler = make_sampler(make_graph())
+    n_draws = 200_000
+    batch = sampler.draw(n_draws, seeded(5))
+    torch.testing.assert_close(batch.weight, torch.full((n_draws,), 1 / n_draws))
+    found = table(batch, sampler.graph.n_samples, torch.ones(n_draws))
+    expected = n_draws * sampler.kernel()
+    possible = expected > 0
+    assert found[~possible].sum() == 0
+    z = (found - expected)[possible] / (expected * (1 - expected / n_draws))[possible].sqrt()
+    assert z.abs().max() < MAX_Z
+    assert stats.chisquare(found[possible].numpy(), expected[possible].numpy()).pvalue > 1e-4
+
+
+@graphs
+@pytest.mark.parametrize("batch_size", [3, 6])  # both ways of drawing without replacement
+def test_mean_of_uniform_pairs_is_the_kernel(
+    make_graph: Callable[[], SimilarityGraph], batch_size: int
+) -> None:
+    sampler = UniformPairs(make_graph())
+    n_samples, generator = sampler.graph.n_samples, seeded(5)
+    n_draws = 12_000
+    total = torch.zeros(n_samples, n_samples, dtype=torch.float64)
+    for _ in range(n_draws):
+        batch = sampler.draw(batch_size, generator)
+        total += table(batch, n_samples, batch.weight)
+    kernel = sampler.kernel()
+    assert total[kernel == 0].sum() == 0
+    # an entry is met with probability (b/n)², both batches being independent, or not at all
+    met = (batch_size / n_samples) ** 2
+    error = (kernel / met) * (met * (1 - met) / n_draws) ** 0.5
+    z = ((total / n_draws - kernel) / error)[kernel > 0]
+    assert z.abs().max() < MAX_Z
+
+
+def test_one_step_is_the_edge_sampler() -> None:
+    graph = weighted_graph()
+    edge, walk = EdgePairs(graph).draw(64, seeded()), WalkPairs(graph, n_steps=1).draw(64, seeded())
+    for ours, theirs in zip(edge, walk, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@graphs
+@samplers
+def test_node_weights_give_the_cluster_mass(
+    make_graph: Callable[[], SimilarityGraph], make_sampler: Callable[..., GraphPairs]
+) -> None:
+    sampler = make_sampler(make_graph())
+    graph = sampler.graph
+    probs = reference.random_probs(graph.n_samples, 3, sharpness=2.0)
+    node_weight = torch.ones_like(graph.degree)
+    if not isinstance(sampler, UniformPairs):
+        node_weight = node_weight * (graph.degree > 0)  # never drawn: missing, as documented
+    mass = node_weight @ probs / node_weight.sum()
+
+    generator = seeded(2)
+    batch_size, n_draws = (4, 3_000) if isinstance(sampler, UniformPairs) else (50, 1_000)
+    batches = [sampler.draw(batch_size, generator) for _ in range(n_draws)]
+    rows = torch.stack([batch.rows for batch in batches])
+    weight = torch.stack([batch.node_weight for batch in batches]).double()
+    assert z_of_mass(probs[rows], weight, mass) < MAX_Z
+    if not isinstance(sampler, UniformPairs):  # where weights matter, their lack is seen
+        assert z_of_mass(probs[rows], torch.ones_like(weight), mass) > 2 * MAX_Z
+    running = RunningClusterMass(3, update_rate=1.0).double()
+    torch.testing.assert_close(
+        running(probs[rows[0]], weight[0]), weight[0] @ probs[rows[0]] / weight[0].sum()
+    )
+
+
+def z_of_mass(probs: Tensor, weight: Tensor, mass: Tensor) -> float:
+    """Largest error of the weighted mean in standard errors: draws are independent, rows not."""
+    residual = (weight[..., None] * (probs - mass)).sum(1)
+    z = residual.mean(0) / (residual.std(0) / len(residual) ** 0.5)
+    return float(z.abs().max())
+
+
+@pytest.mark.parametrize(("count", "size"), [(6, 2), (6, 3), (6, 4)])
+def test_every_subset_is_drawn_equally_often(count: int, size: int) -> None:
+    generator = seeded(1)
+    subsets = dict.fromkeys(itertools.combinations(range(count), size), 0)
+    for _ in range(3_000):
+        subsets[tuple(_draw_distinct(count, size, generator).tolist())] += 1
+    assert stats.chisquare(list(subsets.values())).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("batch_size", [1, 30, 60, 100])
+def test_uniform_draws_without_replacement(batch_size: int) -> None:
+    sampler = UniformPairs(reference.random_graph(100))
+    batch = sampler.draw(batch_size, seeded())
+    for half in batch.rows.split(batch_size):
+        assert len(half) == len(half.unique()) == batch_size
+        assert half.min() >= 0
+        assert half.max() < 100
+
+
+def test_uniform_finds_exactly_the_edges_between_its_batches() -> None:
+    graph = weighted_graph()
+    dense = graph.weight.to_dense()
+    for seed in range(50):
+        batch = UniformPairs(graph).draw(4, seeded(seed))
+        between = dense[batch.rows[:4]][:, batch.rows[4:]]
+        found = torch.zeros(4, 4, dtype=torch.float64)
+        found[batch.source, batch.target - 4] = batch.weight.double()
+        expected = between * 81 / 16 / graph.degree.sum()
+        torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-6)
+
+
+def test_batches_that_do_not_meet_cost_nothing() -> None:
+    graph = SimilarityGraph.from_neighbors([[1], [0], *([[-1]] * 98)])
+    sampler = UniformPairs(graph)
+    batch = next(b for s in range(99) if not len((b := sampler.draw(3, seeded(s))).weight))
+    probs = reference.random_probs(6, 2).requires_grad_()
+    mass = RunningClusterMass(2).double()(probs, batch.node_weight.double())
+    loss = soft_ratio_cut(batch.weight, probs[batch.source], probs[batch.target], mass)
+    loss.backward()
+    assert loss == 0
+    assert probs.grad is not None
+    assert (probs.grad == 0).all()
+
+
+@samplers
+def test_the_generator_decides_alone(make_sampler: Callable[..., GraphPairs]) -> None:
+    sampler = make_sampler(weighted_graph())
+    state = torch.get_rng_state()
+    first, again, other = (sampler.draw(5, seeded(seed)) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first.rows, other.rows)
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, dtype in zip(PairBatch._fields, [torch.int64] * 3 + [torch.float32] * 2, strict=True):
+        assert getattr(first, name).dtype == dtype, name
+    assert first.node_weight.shape == first.rows.shape == (10,)
+
+
+@samplers
+def test_scale_of_the_weights_changes_nothing(make_sampler: Callable[..., GraphPairs]) -> None:
+    matrix = weighted_graph().to_scipy()
+    batches = [
+        make_sampler(SimilarityGraph.from_scipy(matrix * scale)).draw(6, seeded())
+        for scale in (1.0, 2.0**-200, 2.0**200)  # beyond float32, exact in float64
+    ]
+    for batch in batches[1:]:
+        for ours, theirs in zip(batch, batches[0], strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_64_bit_arithmetic() -> None:
+    count = 2**40
+    drawn = _draw_distinct(count, 4_000, seeded())
+    assert drawn.dtype == torch.int64
+    assert len(drawn.unique()) == 4_000
+    assert stats.kstest(drawn.numpy() / count, "uniform").pvalue > 1e-3
+    # entries of a graph with more of them than 32 bits can number
+    start = torch.full((4_000,), count)
+    share = torch.rand(4_000, dtype=torch.float64, generator=seeded())
+    entry = EdgePairs(unweighted_graph())._draw_entries(start, start + 3, share)
+    assert set((entry - count).tolist()) == {0, 1, 2}
+    # 32-bit indices, which products prefer, do not leak into the batch
+    weight = weighted_graph().weight
+    short = csr_tensor(weight.crow_indices().int(), weight.col_indices().int(), weight.values())
+    for make_sampler in SAMPLERS.values():
+        batches = [make_sampler(SimilarityGraph(w)).draw(6, seeded()) for w in (weight, short)]
+        for ours, theirs in zip(*batches, strict=True):
+            assert ours.dtype == theirs.dtype
+            assert torch.equal(ours, theirs)
+
+
+def test_small_weights_survive_beside_large_ones() -> None:
+    """Weights beyond the precision of their running sum: rows keep to their own edges."""
+    matrix = torch.zeros(6, 6, dtype=torch.float64)
+    matrix[0, 1] = matrix[1, 0] = 1e20
+    for i, j in ((2, 3), (3, 4), (4, 5)):
+        matrix[i, j] = matrix[j, i] = 1e-20
+    walk = WalkPairs(SimilarityGraph.from_scipy(matrix.numpy()), n_steps=2)
+    rows = torch.arange(6).repeat(50)
+    share = torch.rand(1, 300, dtype=torch.float64, generator=seeded())
+    assert (matrix[rows, walk._walk(rows, share)] > 0).all()
+    ones = SimilarityGraph.from_scipy(
+        np.float32([[0, 2**25, 0], [2**25, 0, 1], [0, 1, 0]])  # 2²⁵ + 1 is 2²⁵ in float32
+    )
+    cumulated = EdgePairs(ones)._cumulated
+    assert cumulated is not None
+    assert (cumulated.before.diff() > 0).all()
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 20.0])  # of the logarithm: to 10³⁰ and back
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_search_by_buckets_is_the_search(spread: float, dtype: torch.dtype) -> None:
+    values = (spread * torch.randn(5_000, generator=seeded(), dtype=torch.float64)).exp().to(dtype)
+    for scale in (1.0, 1e-30):
+        cumulated = _CumulatedWeight(values * scale)
+        before = cumulated.before
+        shares = torch.rand(20_000, dtype=torch.float64, generator=seeded(1))
+        goal = torch.cat([shares * before[-1], before[:-1], before[1:].nextafter(before[:1])])
+        everywhere = torch.zeros(len(goal), dtype=torch.int64)
+        found = cumulated.find(goal, everywhere, everywhere + 5_000)
+        expected = torch.searchsorted(before, goal, right=True) - 1
+        assert torch.equal(found, expected.clamp_max(4_999))
+        # what lies outside of a range counts to its nearest end
+        found = cumulated.find(goal, everywhere + 7, everywhere + 9)
+        assert set(found.tolist()) <= {7, 8}
+
+
+@samplers
+def test_graph_without_edges_is_refused(make_sampler: Callable[..., GraphPairs]) -> None:
+    empty = SimilarityGraph.from_scipy(np.zeros((5, 5)))
+    with pytest.raises(InvalidInputError, match=r"n_samples=5 rows has no edges.*n_neighbors"):
+        make_sampler(empty)
+
+
+def test_wrong_sizes_are_refused() -> None:
+    graph = unweighted_graph()
+    with pytest.raises(InvalidInputError, match="batch_size=9 must be <= n_samples=8"):
+        UniformPairs(graph).draw(9, seeded())
+    for sampler in (UniformPairs(graph), EdgePairs(graph)):
+        with pytest.raises(InvalidInputError, match="batch_size=0 must be a whole number >= 1"):
+            sampler.draw(0, seeded())
+    for n_steps in (0, 1.5):
+        with pytest.raises(InvalidInputError, match=f"n_steps={n_steps} must be a whole number"):
+            WalkPairs(graph, n_steps=n_steps)  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+import math
+
+import numpy as np
+import pytest
+
+from prcut import Assigner
+from prcut.numerics.objective import balance_factor
+from prcut.training.state import Record, TrainConfig, TrainState
+
+
+def test_the_papers_balance_weight_is_100_on_its_own_scale() -> None:
+    for n_clusters in (2, 10, 77):
+        config = TrainConfig.paper(n_clusters)
+        assert balance_factor(config.balance_weight, n_clusters) == pytest.approx(50)
+    assert TrainConfig.paper(1).balance_weight == 0
+
+
+def test_schedule_warms_up_and_falls_to_nothing() -> None:
+    config = TrainConfig(max_steps=100, learning_rate=1.0)
+    rates = [config.learning_rate_at(step) for step in range(100)]
+    assert rates[0] == pytest.approx(0.2)
+    assert max(rates) == pytest.approx(1, abs=0.01)
+    assert rates[-1] < 1e-3
+    assert TrainConfig(schedule="constant").learning_rate_at(500) == TrainConfig.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_steps": 0}, "max_steps=0 must be a whole number >= 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number >= 1"),
+        ({"patience": 0}, "patience=0 must be a whole number >= 1"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be > 0"),
+        ({"learning_rate": math.nan}, "learning_rate=nan must be > 0"),
+        ({"balance_weight": -1.0}, "balance_weight=-1.0 must be >= 0"),
+        ({"weight_decay": math.inf}, "weight_decay=inf must be >= 0"),
+        ({"schedule": "linear"}, "schedule='linear' must be 'cosine' or 'constant'"),
+        ({"descent": "newton"}, "descent='newton' must be 'gradient' or 'proximal'"),
+        ({"precision": "float16"}, "precision='float16' must be 'float32' or 'bfloat16'"),
+        ({"checkpoint_every": 15}, "checkpoint_every=15 must be a multiple of 10"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_very_long_runs_keep_their_newest_records_and_thin_out_the_old_ones() -> None:
+    state = TrainState.start(Assigner(2, 2), TrainConfig())
+    sizes = np.full(2, 0.5, np.float32)
+    for number in range(1, 12_001):
+        state.add(Record(10 * number, 1.0, 1.0, 0.0, 0.5, sizes))
+    steps = state.history["step"]
+    assert len(steps) < 10_000
+    assert (np.diff(steps) > 0).all()
+    assert steps[0] == 10
+    np.testing.assert_array_equal(steps[-5000:], np.arange(70_010, 120_001, 10))
+
+
+def test_a_record_counts_the_clusters_that_have_rows() -> None:
+    sizes = np.array([0.5, 0.0, 0.5], np.float32)
+    assert Record(10, 1.0, 1.0, 0.0, 0.5, sizes).used_clusters == 2

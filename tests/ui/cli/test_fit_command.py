@@ -1,0 +1,162 @@
+"""Fits on disk, fits that were killed and fits of several processes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from prcut.ui.cli.commands import main
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+
+
+def test_what_does_not_fit_in_memory_goes_through_the_disk(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    options = ["--steps", "400", "--n-init", "2", "--neighbors", "10", "--device", "cpu"]
+    command = ["fit", f"{data}/rows.npy", "-k", "4", "-o", str(path), "--memory", "10K", *options]
+    assert main(command) == 0
+    assert "10.0 kB may be used: the graph is built on disk, block by block" in (
+        capsys.readouterr().err
+    )
+    assert (path / "blocks/manifest.json").exists()
+    labels = pq.read_table(path / "labels")
+    assert labels["row"].to_pylist() == list(range(1500))
+    truth = np.load(data / "labels.npy")
+    assert adjusted_rand_score(truth, labels["label"].to_numpy()) > 0.9
+    assert main(["info", str(path)]) == 0
+    assert re.search(r"stage pairs +done", capsys.readouterr().out)
+
+
+def test_a_run_killed_in_its_first_file_is_resumed(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "log.txt").touch()
+    unfinished = run / ".plan.json.4f6c5635.prcut-tmp"
+    unfinished.write_text("{")
+    options = ["--steps", "20", "--n-init", "1", "--neighbors", "10", "--quiet", "--resume"]
+    assert main(["fit", f"{data}/rows.npy", "-k", "4", "-o", str(run), *options]) == 0
+    assert not unfinished.exists()
+
+
+# -- processes -------------------------------------------------------------------------------
+
+LONG = ["--solver", "train", "--steps", "300", "--n-init", "2", "--neighbors", "10"]
+LONG += ["--batch-size", "2048"]
+
+
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "prcut", *arguments],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("undisturbed") / "run"
+    process = start([*long_fit(data, path), "--id-column", "id"])
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    # what a log file shows
+    assert "\x1b" not in err
+    assert "\r" not in err
+    assert max(map(len, err.splitlines())) > 80  # not wrapped
+    assert out.startswith(f"run={path}\n")
+    log = (path / "log.txt").read_text()
+    assert re.search(r"^\d{4}-\d\d-\d\d \S+ INFO    training 2/2: 300/300", log, re.MULTILINE)
+    assert "\x1b" not in log
+    return path
+
+
+def long_fit(data: Path, path: Path) -> list[str]:
+    options = ["--out", str(path), "--save-every", "10", "--device", "cpu"]
+    return ["fit", f"{data}/parts", "-k", "4", *LONG, *options]
+
+
+def wait_for_step(process: subprocess.Popen[str], saved: Path, step: int) -> None:
+    """Until a checkpoint of so many steps is there."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if saved.exists() and json.loads(saved.read_text())["step"] >= step:
+            return
+        time.sleep(0.002)
+    raise AssertionError(f"no checkpoint at step {step}: {process.communicate()}")
+
+
+def test_killed_runs_end_with_the_same_bits(data: Path, undisturbed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    command = [*long_fit(data, path), "--id-column", "id"]
+    rng = np.random.default_rng(0)
+    for number, (signum, code) in enumerate(
+        ((signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130))
+    ):
+        process = start([*command, "--resume"])
+        start_number, step = divmod(100 * number + int(rng.integers(10, 90)), 150)
+        saved = path / f"checkpoint/start-{start_number}/checkpoint.json"
+        wait_for_step(process, saved, step)
+        process.send_signal(signum)
+        _, err = process.communicate()
+        assert process.returncode == code, err
+        if signum != signal.SIGKILL:
+            again = " ".join(["prcut", *command, "--resume"])
+            assert err.splitlines()[-1] == f"warning: interrupted; resume with: {again}"
+    assert main(["info", str(path)]) == 0
+    assert not (path / "result.json").exists()
+    process = start([*command, "--resume"])
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    for name in ("model/model.safetensors", "history.parquet"):
+        assert (path / name).read_bytes() == (undisturbed / name).read_bytes(), name
+    assert pq.read_table(path / "labels").equals(pq.read_table(undisturbed / "labels"))
+
+
+def test_a_search_that_was_killed_ends_with_the_same_bits(data: Path, tmp_path: Path) -> None:
+    def command(path: Path) -> list[str]:
+        options = ["--out", str(path), "--save-every", "10", "--device", "cpu", "--resume"]
+        return ["fit", f"{data}/parts", "-k", "4", "--id-column", "id", "--steps", "300", *options]
+
+    for name, is_killed in (("whole", False), ("killed", True)):
+        process = start(command(tmp_path / name))
+        if is_killed:
+            saved = tmp_path / name / "checkpoint/start-0/checkpoint.json"
+            wait_for_step(process, saved, 50)
+            process.kill()
+            process.communicate()
+            process = start(command(tmp_path / name))
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+    for name in ("model/model.safetensors", "history.parquet"):
+        whole, killed = ((tmp_path / run / name).read_bytes() for run in ("whole", "killed"))
+        assert whole == killed, name
+
+
+def test_two_processes_follow_the_same_curve(data: Path, undisturbed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    done = subprocess.run(
+        [sys.executable, *command, "prcut", *long_fit(data, path), "--id-column", "id"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 8  # of the first process only
+    mine, its = (pq.read_table(one / "history.parquet") for one in (path, undisturbed))
+    assert mine["step"].equals(its["step"])
+    difference = mine["objective"].to_numpy() - its["objective"].to_numpy()
+    assert np.abs(difference).max() < 1e-4

@@ -1,0 +1,86 @@
+"""How a command ends, and what the commands share."""
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from prcut.errors import CorruptFileError
+from prcut.ui.cli.commands import main
+from prcut.ui.cli.shared import command_again, model_path
+
+
+def test_what_nobody_expected_is_one_line_unless_debugging(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr("prcut.pipeline.run.fit_run", fail)
+    monkeypatch.delenv("PRCUT_DEBUG", raising=False)
+    command = ["fit", f"{data}/rows.npy", "-k", "2", "-o", f"{tmp_path}/run", "--quiet"]
+    assert main(command) == 1
+    line = "error: ZeroDivisionError: on purpose (unexpected; PRCUT_DEBUG=1 shows the traceback)\n"
+    assert capsys.readouterr().err == line
+    assert "Traceback" in (tmp_path / "run/log.txt").read_text()
+    monkeypatch.setenv("PRCUT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(command)
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+NO_MEMORY = "out of memory; lower --memory"
+NO_THREAD = "cannot start a thread: out of memory, or the limit of `ulimit -u` is reached"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "full", "a.npy"), "no space left on the disk: a.npy"),
+        (MemoryError(), NO_MEMORY),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), NO_MEMORY),
+        (ImportError("_x.so: failed to map segment from shared object"), NO_MEMORY),
+        (RuntimeError("can't start new thread"), NO_THREAD),
+        (caused(CorruptFileError("rows cannot be read"), MemoryError()), NO_MEMORY),
+    ],
+)
+def test_an_error_says_what_is_full_and_how_to_resume(
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: Exception,
+    message: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("prcut.pipeline.run.fit_run", fail)
+    assert main(["fit", f"{data}/rows.npy", "-k", "2", "-o", f"{tmp_path}/run", "--quiet"]) == 4
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: free some space or memory, then resume with: prcut fit")
+    assert last == f"error: {message}"
+
+
+@pytest.mark.parametrize(
+    ("program", "given", "again"),
+    [
+        ("prcut", ["fit", "a b.npy"], "prcut fit 'a b.npy' --resume"),
+        ("prcut", ["fit", "x.npy", "--resume"], "prcut fit x.npy --resume"),
+        ("python -m tables", ["quick"], "python -m tables quick --resume"),
+    ],
+)
+def test_a_command_can_be_pasted_to_resume(program: str, given: list[str], again: str) -> None:
+    context: Any = SimpleNamespace(obj=given, find_root=lambda: SimpleNamespace(info_name=program))
+    assert command_again(context, "--resume") == again
+
+
+def test_the_model_of_a_run_is_found(run: Path) -> None:
+    assert model_path(f"{run}/") == f"{run}/model"
+    assert model_path(f"{run}/model") == f"{run}/model"

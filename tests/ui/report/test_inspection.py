@@ -1,0 +1,45 @@
+"""Figures derived from an inspection: examples, merges, scores."""
+
+import numpy as np
+import pytest
+
+from prcut.ui.report.inspection import Inspection
+from report_samples import EVEN, made_up
+
+
+def test_examples_are_nearest_and_least_sure(inspected: Inspection) -> None:
+    for cluster, example in enumerate(inspected.examples(5)):
+        inside = np.flatnonzero(inspected.labels == cluster)
+        nearest = inside[np.argsort(inspected.distances[inside], kind="stable")[:5]]
+        np.testing.assert_array_equal(example.typical, nearest)
+        assert example.confidence.max() <= np.sort(inspected.confidence[inside])[4]
+        assert (inspected.labels[example.ambiguous] == cluster).all()
+        assert (example.runner_up != cluster).all()
+
+
+def test_what_is_cut_most_merges_first() -> None:
+    links = 10 * np.eye(4) + 0.1
+    links[1, 3] = links[3, 1] = 4
+    labels = np.repeat(np.arange(4), [10, 200, 20, 200])  # not the two smallest
+    tree = made_up(labels, 4, links=links, about={"balance_weight": 1.0}).merges
+    assert tree is not None
+    assert tree.children[0].tolist() == [1, 3]
+    assert tree.costs[0] < 0
+
+
+def test_figures_follow_from_labels_and_links() -> None:
+    labels = np.repeat([0, 1], [3, 1])
+    confidence = np.array([1.0, 0.5, 0.6, 0.8])
+    links = np.array([[6.0, 2, 0], [2, 0, 0], [0, 0, 0]])
+    about = {"objective": 0.5}
+    found = made_up(labels, 3, confidence=confidence, links=links, about=about)
+    assert found.sizes.tolist() == [3, 1, 0]
+    assert found.n_used == 2
+    np.testing.assert_allclose(found.mean_confidence, [0.7, 0.8, np.nan])
+    np.testing.assert_allclose(found.link_fractions, [[0.75, 0.25, 0], [1, 0, 0], [0, 0, 0]])
+    assert found.better_than_chance == pytest.approx(0.75)
+    assert found.merges is None  # a cluster is empty
+    without = made_up(EVEN, 4)
+    assert without.link_fractions is None
+    assert without.better_than_chance is None
+    assert without.bound_ratio is None

@@ -1,0 +1,154 @@
+"""Displays: made from estimators and predictions, on given axes or their own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+import prcut.ui
+from prcut import PRCut, build_graph
+from prcut.errors import InvalidInputError
+from prcut.ui.colors import cluster_colors
+from prcut.ui.plot import (
+    MOST_DRAWN,
+    ClusterMapDisplay,
+    ClusterSizesDisplay,
+    ConfidenceDisplay,
+    ConfusionDisplay,
+    CutMatrixDisplay,
+    HistoryDisplay,
+    MovesDisplay,
+)
+
+mpl = pytest.importorskip("matplotlib")
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[PRCut, np.ndarray, np.ndarray]:
+    rows, labels = make_blobs(240, 5, centers=4, random_state=1)
+    rows = rows.astype(np.float32)
+    return PRCut(4, max_steps=60, n_init=1, random_state=0).fit(rows), rows, labels
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_every_display_is_made_from_an_estimator(fitted: tuple[Any, ...]) -> None:
+    model, rows, labels = fitted
+    displays: list[Any] = [
+        ClusterMapDisplay.from_estimator(model, rows),
+        ClusterSizesDisplay.from_estimator(model, rows),
+        HistoryDisplay.from_estimator(model),
+        CutMatrixDisplay.from_estimator(model, rows),
+        ConfidenceDisplay.from_estimator(model, rows),
+        ConfusionDisplay.from_estimator(model, rows, labels),
+        MovesDisplay.from_estimators(model, model, rows),
+    ]
+    for display in displays:
+        display.figure_.canvas.draw()
+        assert display.figure_ is display.ax_.figure
+    assert len({display.ax_ for display in displays}) == len(displays)
+
+
+def test_displays_draw_on_given_axes() -> None:
+    _, axes = plt.subplots(1, 2)
+    labels = np.array([0, 0, 0, 1, 2])
+    sizes = ClusterSizesDisplay.from_predictions(labels, ax=axes[0])
+    assert sizes.ax_ is axes[0]
+    assert [bar.get_height() for bar in axes[0].patches] == [3, 1, 1]
+    probs = np.array([[0.9, 0.1], [0.39, 0.61], [0.99, 0.01], [0.05, 0.95]])
+    assert ConfidenceDisplay.from_predictions(probs, ax=axes[1]).ax_ is axes[1]
+    heights = np.array([bar.get_height() for bar in axes[1].patches])
+    assert heights.sum() == pytest.approx(100)
+    assert heights[24] == 25  # the row with 0.61, whose bin is [0.6, 0.625)
+
+
+def test_many_clusters_become_a_curve() -> None:
+    display = ClusterSizesDisplay(np.arange(1000)).plot()
+    assert not display.ax_.patches
+    assert "largest first" in display.ax_.get_xlabel()
+
+
+def test_a_perfect_matching_stands_on_the_diagonal() -> None:
+    classes = np.array(["a", "b", "c"])[[0, 0, 1, 1, 2, 2]]
+    display = ConfusionDisplay.from_predictions(classes, np.array([2, 2, 0, 0, 1, 1]))
+    drawn = np.asarray(display.ax_.images[0].get_array())
+    np.testing.assert_array_equal(drawn, 100 * np.eye(3))
+    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["a", "b", "c"]
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["2", "0", "1"]
+    moves = MovesDisplay.from_predictions(np.array([0, 0, 1, 1]), np.array([1, 1, 1, 0]))
+    np.testing.assert_array_equal(np.asarray(moves.ax_.images[0].get_array()), [[100, 0], [50, 50]])
+
+
+def test_cut_matrix_has_shares_of_what_leaves() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    graph = build_graph(rows, 5)
+    labels = np.arange(60) % 3
+    display = CutMatrixDisplay.from_predictions(graph, labels)
+    drawn = np.asarray(display.ax_.images[0].get_array().filled(np.nan))
+    assert np.isnan(np.diag(drawn)).all()
+    inside = np.diag(display.links) / display.links.sum(1)
+    np.testing.assert_allclose(np.nansum(drawn, 1), 100 * (1 - inside))
+
+
+def test_names_are_written_on_few_clusters_only() -> None:
+    coords = np.random.default_rng(0).normal(size=(500, 2))
+    few = ClusterMapDisplay(coords, np.arange(500) % 7).plot()
+    assert sorted(text.get_text() for text in few.ax_.texts) == list("0123456")
+    named = ClusterMapDisplay(coords, np.arange(500) % 2, names=["x", "y"]).plot()
+    assert [text.get_text() for text in named.ax_.texts] == ["x", "y"]
+    assert not ClusterMapDisplay(coords, np.arange(500) % 100).plot().ax_.texts
+    with pytest.raises(InvalidInputError, match="500 coordinates for 3 labels"):
+        ClusterMapDisplay(coords, np.zeros(3, int))
+
+
+def drawn(display: ClusterMapDisplay) -> np.ndarray:
+    """The pixels of a map, float, shape (height, width, 3), from 0 to 1."""
+    display.figure_.canvas.draw()
+    pixels: np.ndarray = np.asarray(display.figure_.canvas.buffer_rgba())[..., :3] / 255
+    return pixels
+
+
+def test_a_million_rows_become_a_picture_of_mixed_colors() -> None:
+    rng = np.random.default_rng(0)
+    coords = rng.normal(size=(1_000_000, 2)).astype(np.float32)
+    labels = np.sort(rng.integers(2, size=1_000_000))
+    display = ClusterMapDisplay(coords, labels, 2, names=["", ""]).plot()
+    assert len(display.ax_.collections[0].get_offsets()) == MOST_DRAWN
+    pixels = drawn(display)
+    height, width = pixels.shape[:2]
+    middle = pixels[height // 2 - 20 : height // 2 + 20, width // 2 - 20 : width // 2 + 20]
+    # no cluster covers the other, the middle is opaque, and corners have no rows
+    np.testing.assert_allclose(middle.mean((0, 1)), cluster_colors(2).mean(0), atol=0.1)
+    np.testing.assert_array_equal(pixels[0, 0], 1)
+    left, right = display.ax_.get_xlim()
+    assert left <= coords[:, 0].min() < coords[:, 0].max() <= right
+
+
+@pytest.mark.parametrize("coords", [np.zeros((5, 2)), np.zeros((1, 2)), np.eye(2)])
+def test_few_rows_are_dots(coords: np.ndarray) -> None:
+    display = ClusterMapDisplay(coords, np.zeros(len(coords), int), names=[""]).plot()
+    assert (drawn(display) < 0.9).any(2).sum() >= 40  # pixels of a dot
+
+
+def test_matplotlib_and_jinja_are_loaded_by_drawing_only() -> None:
+    script = """
+import sys, prcut.ui, prcut.ui.plot, prcut.ui.report.report
+[getattr(prcut.ui, name) for name in prcut.ui.__all__]
+print([name for name in ("matplotlib", "jinja2") if name in sys.modules])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+    with pytest.raises(AttributeError, match=r"module 'prcut\.ui' has no attribute 'Plot'"):
+        _ = prcut.ui.Plot
