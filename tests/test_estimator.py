@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
 from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
 from prcut.numerics.objective import hard_objective
+from prcut.ui.notebook import results_html
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
 
@@ -127,7 +128,7 @@ def test_the_assigner_is_distilled_when_it_is_first_needed(
     rows = make(blobs[0])
     model = quick(max_steps=50).fit(rows)
     assert model.fit_predict(rows) is model.labels_
-    assert "<svg" in model._repr_html_()
+    assert "<svg" in results_html(model)
     assert distilled == []
     eager = quick(max_steps=50, store_probs=True).fit(rows)
     assert distilled == [1]

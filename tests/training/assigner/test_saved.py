@@ -435,7 +435,8 @@ def test_forged_tensors_with_the_right_checksum_are_refused(tmp_path: Path, cont
         ({"extra": torch.ones(1)}, r'Unexpected key\(s\) in state_dict: "extra"'),
         ({"head.bias": torch.ones(3, 1)}, r"size mismatch for head\.bias: .*\[3, 1\].*\[3\]"),
         ({"head.bias": None, "head.weight": None, "head.origin": None}, "1 tensors, too few for 0"),
-        ({"head.scale": torch.ones(0)}, r"model\.safetensors does not fit config\.json"),
+        # safetensors 0.4 does not read a tensor without elements
+        ({"head.scale": torch.ones(0)}, r"model\.safetensors (does not fit|is not a safetensors)"),
         ({"head.bias": torch.ones(3).double()}, "dtypes are torch.float32, torch.float64"),
         ({"head.scale": torch.tensor(1)}, "expected one floating dtype"),
     ],
