@@ -1,9 +1,11 @@
 """The compiled loops do what the NumPy ones do, row by row and bit by bit."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,3 +113,36 @@ def test_numpy_can_be_asked_for() -> None:
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "None"
+
+
+def test_no_byte_beyond_an_array_is_touched(tmp_path: Path) -> None:
+    """Run the tests of this file again with a library that checks every access."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc, which would check the accesses")
+    library, source = tmp_path / "checked.so", Path(kernels.__file__).with_name("kernels.c")
+    flags = "-O1", "-g", "-fsanitize=address,undefined", "-ffp-contract=off", "-shared", "-fPIC"
+    subprocess.run([compiler, *flags, "-o", library, source, "-lm"], check=True)
+    checker = subprocess.run(
+        [compiler, "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    options = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            "of_numpy or in_numpy",
+            __file__,
+        ],
+        env={**os.environ, **options, "LD_PRELOAD": checker, "PRCUT_KERNELS": str(library)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert " passed" in done.stdout

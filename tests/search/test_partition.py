@@ -229,9 +229,9 @@ def test_what_all_starts_keep_together_moves_as_one(monkeypatch: pytest.MonkeyPa
     wrong[:5] = 1
     other = (np.arange(40) < 5).astype(np.int64)  # tells the five from the rest, and no more
     monkeypatch.setattr("prcut.search.partition._N_CYCLES", 0)
+    starts = iter([wrong, other])
     monkeypatch.setattr(
-        "prcut.search.partition._start",
-        lambda weight, fragments, cost, start: Partition([wrong, other][start[0]], 9.0),
+        "prcut.search.partition._start", lambda *arguments: Partition(next(starts), 9.0)
     )
     quick = QuickPartition(Partition(wrong, 9.0), np.arange(40))
     found = find_partition(graph, 2, balance_weight=1.0, n_init=2, quick=quick)

@@ -1,7 +1,8 @@
 """Approximate nearest neighbours by inverted lists, tuned to a wanted recall.
 
 Queries that are near one another read the same lists together, as one product of matrices: per
-distance that took a fifth of the time of FAISS's IVF-Flat, which reads lists query by query.
+distance that took a fifth of the time of FAISS's IVF-Flat, which reads lists query by query. Rows
+of few columns go to FAISS: what a block reads for other queries costs more there than it saves.
 """
 
 import math
@@ -26,6 +27,8 @@ TUNING_QUERIES = 256
 
 # queries that read lists together: more share less, fewer make products slow
 _BLOCK_QUERIES = 128
+# columns below which every query reads its own lists: at 16, a million rows took 50 s, not 115
+_FEW_COLUMNS = 24
 # lists nearest to a query, by which queries are put in order
 _ORDERING_LISTS = 3
 # candidates per neighbour from which the projection does not pay
@@ -70,7 +73,8 @@ class Lists:
     centroids: np.ndarray
     rows: np.ndarray  # row numbers, list by list
     starts: np.ndarray  # of every list, and the end of the last
-    table: np.ndarray  # the vectors, list by list
+    table: Any  # the vectors, list by list: an array, or FAISS's index
+    n_together: int = _BLOCK_QUERIES  # queries that read the same lists
 
     @classmethod
     def fill(
@@ -90,18 +94,22 @@ class Lists:
         )
         sample = rng.choice(vectors.n_samples, _TRAINING_ROWS_PER_LIST * n_lists, replace=False)
         kmeans.train(vectors.take(np.sort(sample)))
+        centroids = _with_norm(kmeans.centroids, vectors.by_product)
+        if vectors.features.shape[1] < _FEW_COLUMNS:
+            index, home = _fill_index(vectors, kmeans)
+            rows, starts = _sort_by_list(home, n_lists)
+            order = np.arange(len(queries))
+            return cls(vectors, queries, order, centroids, rows, starts, index, n_together=1)
         near = np.empty((vectors.n_samples, _ORDERING_LISTS), np.int32)
         for start, chunk in vectors.chunks(_CHUNK_ROWS):
             found = find_nearest(chunk, kmeans.centroids, _ORDERING_LISTS, vectors.by_product)
             near[start : start + len(chunk)] = found[1]
-        rows = np.argsort(near[:, 0], kind="stable")
-        starts = np.searchsorted(near[rows, 0], np.arange(n_lists + 1))
+        rows, starts = _sort_by_list(near[:, 0], n_lists)
         order = np.lexsort(near[queries].T[::-1])
-        centroids = _with_norm(kmeans.centroids, vectors.by_product)
         table = np.empty((len(rows), centroids.shape[1]), np.float32)
         for start in range(0, len(rows), _CHUNK_ROWS):
-            chunk = slice(start, start + _CHUNK_ROWS)
-            table[chunk] = _with_norm(vectors.take(rows[chunk]), vectors.by_product)
+            part = slice(start, start + _CHUNK_ROWS)
+            table[part] = _with_norm(vectors.take(rows[part]), vectors.by_product)
         return cls(vectors, queries[order], order, centroids, rows, starts, table)
 
     @property
@@ -129,6 +137,9 @@ class Lists:
 
     def candidates(self, block: slice, n_probe: int, n_found: int) -> np.ndarray:
         """Return the nearest rows in all lists that the block reads, -1 where they hold too few."""
+        if self.n_together == 1:
+            self.table.nprobe = n_probe
+            return np.asarray(self.table.search(self.vectors.take(self.queries[block]), n_found)[1])
         queries = self.take_queries(block)
         read = np.unique(self.nearest_lists(queries, n_probe))
         parts = [slice(self.starts[number], self.starts[number + 1]) for number in read]
@@ -142,6 +153,28 @@ class Lists:
             _, place = find_nearest(queries[some], table, n_near, by_product=True)
             found[some, :n_near] = rows[place]
         return found
+
+
+def _fill_index(vectors: Vectors, kmeans: Any) -> tuple[Any, np.ndarray]:
+    """Return FAISS's inverted lists around trained centroids, and the list of every row."""
+    import faiss
+
+    metric = faiss.METRIC_INNER_PRODUCT if vectors.by_product else faiss.METRIC_L2
+    index: Any = faiss.IndexIVFFlat(kmeans.index, kmeans.d, kmeans.k, metric)
+    index.is_trained = True
+    home = np.empty(vectors.n_samples, np.int64)
+    for start, chunk in vectors.chunks(_CHUNK_ROWS):
+        part = home[start : start + len(chunk)]
+        part[:] = kmeans.index.search(chunk, 1)[1].reshape(-1)
+        library_arrays = faiss.swig_ptr(chunk), None, faiss.swig_ptr(part)
+        index.add_core(len(chunk), *library_arrays)
+    return index, home
+
+
+def _sort_by_list(home: np.ndarray, n_lists: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row numbers list by list, and where each list starts."""
+    rows = np.argsort(home, kind="stable")
+    return rows, np.searchsorted(home[rows], np.arange(n_lists + 1))
 
 
 def _with_norm(vectors: np.ndarray, by_product: bool) -> np.ndarray:
@@ -184,8 +217,9 @@ def tune_probe(
     size, n_lists = len(sample), len(lists.centroids)
     position = np.argsort(lists.order)[sample]
     first_read = np.full((size, n_lists), lists.most_read)
-    for number, start in enumerate(position // _BLOCK_QUERIES * _BLOCK_QUERIES):
-        block = lists.take_queries(slice(start, start + _BLOCK_QUERIES))
+    together = lists.n_together
+    for number, start in enumerate(position // together * together):
+        block = lists.take_queries(slice(start, start + together))
         near = lists.nearest_lists(block, lists.most_read)
         for place in reversed(range(lists.most_read)):
             first_read[number, near[:, place]] = place
@@ -219,8 +253,9 @@ def search_lists(
     """Return distances and indices of the nearest candidates, as ``vectors`` measure them."""
     distances = np.empty((len(lists.queries), n_neighbors), np.float32)
     indices = np.empty((len(lists.queries), n_neighbors), np.int64)
-    for start in range(0, len(lists.queries), _BLOCK_QUERIES):
-        block = slice(start, start + _BLOCK_QUERIES)
+    step = _CHUNK_ROWS if lists.n_together == 1 else lists.n_together
+    for start in range(0, len(lists.queries), step):
+        block = slice(start, start + step)
         place = lists.order[block]
         own = lists.queries[block]
         found = remeasure(vectors, own, lists.candidates(block, n_probe, n_candidates + 1))

@@ -14,7 +14,8 @@ from prcut.numerics.sparse import from_scipy
 from prcut.search import kernels
 
 _N_COLUMNS = 64
-_KMEANS_ROUNDS = 10
+# rounds of k-means, and of more centres than this, which have few points each
+_KMEANS_ROUNDS, _MANY_CENTRES, _FEW_ROUNDS = 10, 2000, 5
 # points that k-means is trained on: more do not move its centres
 _POINTS_PER_CENTRE = 64
 _CHUNK = 4096
@@ -90,7 +91,7 @@ def kmeans(
     n_centres = len(centres)
     sample = rng.permutation(len(points))[: _POINTS_PER_CENTRE * n_centres]
     known, size = points[sample], sizes[sample].astype(points.dtype)
-    for _ in range(_KMEANS_ROUNDS):
+    for _ in range(_KMEANS_ROUNDS if n_centres <= _MANY_CENTRES else _FEW_ROUNDS):
         entries = size, (_nearest(known, centres), np.arange(len(known)))
         member = csr_array(entries, shape=(n_centres, len(known)))
         total = member.sum(1)[:, None]

@@ -96,12 +96,15 @@ EXPORT i64 merge(i64 n, double *links, double *sizes, const Cost *cost, i64 *chi
         n_alive = n_left;
         for (i64 a = 0; a < n_alive; a++) {
             i64 j = alive[a];
+            if (j == kept) {  /* twice its size may lie beyond the table */
+                joined[j] = INFINITY;
+                continue;
+            }
             double link = links[kept * n + j] + links[gone * n + j];
             links[kept * n + j] = links[j * n + kept] = link;
             joined[j] = cost_of(cost, cuts[kept] + cuts[j] - 2 * link, sizes[kept] + sizes[j])
                         - own[kept] - own[j];
         }
-        joined[kept] = INFINITY;
         for (i64 a = 0; a < n_alive; a++) {
             i64 j = alive[a];
             added[kept * n + j] = added[j * n + kept] = joined[j];

@@ -2,8 +2,9 @@
 
 C behind ctypes, not numba or an extension module: numba compiles for 21 seconds on the first call
 on a machine, and an extension needs a wheel for every version of Python. A call releases the GIL,
-so independent starts run on several threads. Where the library was not compiled, or where
-``PRCUT_KERNELS=numpy`` is set, every caller has the same loop in NumPy, which the tests compare.
+so independent starts run on several threads. Where the library was not compiled, every caller has
+the same loop in NumPy, which the tests compare. ``PRCUT_KERNELS`` names another library, or, as
+``PRCUT_KERNELS=numpy``, none.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ _SIGNATURES = {
 
 
 def _load() -> ctypes.CDLL | None:
-    path = Path(__file__).with_name("libkernels.so")
-    if os.environ.get("PRCUT_KERNELS") == "numpy" or not path.exists():
+    path = Path(os.environ.get("PRCUT_KERNELS") or Path(__file__).with_name("libkernels.so"))
+    if not path.exists():
         return None
     try:
         library = ctypes.CDLL(str(path))

@@ -6,6 +6,9 @@ tried and the one with the lowest objective kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from operator import itemgetter
 
 import numpy as np
@@ -21,8 +24,8 @@ from prcut.search.merge import merge
 # a pass stops after this many moves without a new minimum: a fraction of the fragments, at most 300
 _PATIENCE, _MAX_PATIENCE = 0.25, 300
 # merging with full balance joins small fragments that share no edge; the fraction of the balance
-# that works best differs from graph to graph
-_BALANCE_FRACTIONS = 1.0, 0.3, 0.1, 0.0
+# that works best differs from graph to graph, but is small where there are many clusters
+_BALANCE_FRACTIONS, _MANY_CLUSTERS = (1.0, 0.3, 0.1, 0.0), 250
 # starts from eigenvectors, and the number of fragments up to which these are cheap
 _N_SPECTRAL, _MAX_SPECTRAL_FRAGMENTS = 4, 1500
 # random starts that must reach the lowest objective before it is taken for the optimum
@@ -171,12 +174,14 @@ def find_optimum(
     shuffled again and again, and a change is kept if it lowers the objective.
     """
     n_clusters = cost.n_clusters
-    starts = (*_merged(coarse, cost, n_jobs), *_spectral(coarse, n_clusters, rng))
-    optima = map_threads(lambda labels: improve(coarse, labels, cost), starts, n_jobs)
-    lowest = min(optima, key=_objective)
+    improved = partial(improve, coarse, cost=cost)
+    # eigenvectors first: they take as long as all merging together
+    finders = [partial(_spectral, coarse, n_clusters, rng), *_mergers(coarse, cost)]
+    found = map_threads(lambda find: find(), finders, n_jobs)
+    lowest = min(map_threads(improved, [*chain(*found)], n_jobs), key=_objective)
+    drawn = [_random_labels(coarse, n_clusters, rng) for _ in range(n_starts)]
     n_confirmed = 0
-    for _ in range(n_starts):
-        optimum = improve(coarse, _random_labels(coarse, n_clusters, rng), cost)
+    for optimum in map_threads(improved, drawn, n_jobs):
         if optimum[1] < lowest[1] * (1 - _LEAST_GAIN):
             lowest, n_confirmed = optimum, 0
         n_confirmed += optimum[1] <= lowest[1] * (1 + _LEAST_GAIN)
@@ -208,18 +213,23 @@ def find_optima(
 
     Starts come from merging and from ``n_starts`` random labels.
     """
-    starts = _merged(coarse, cost, n_jobs)
-    starts += [_random_labels(coarse, cost.n_clusters, rng) for _ in range(n_starts)]
-    optima = map_threads(lambda labels: improve(coarse, labels, cost), starts, n_jobs)
-    return sorted(optima, key=_objective)
+    found = map_threads(lambda find: find(), _mergers(coarse, cost), n_jobs)
+    drawn = [_random_labels(coarse, cost.n_clusters, rng) for _ in range(n_starts)]
+    starts = [*chain(*found), *drawn]
+    return sorted(map_threads(partial(improve, coarse, cost=cost), starts, n_jobs), key=_objective)
 
 
-def _merged(coarse: CoarseGraph, cost: ClusterCost, n_jobs: int) -> list[np.ndarray]:
-    """Merge with different fractions of the balance term."""
-    fractions = _BALANCE_FRACTIONS if cost.factor else _BALANCE_FRACTIONS[:1]
-    costs = [cost._replace(factor=fraction * cost.factor) for fraction in fractions]
-    trees = map_threads(lambda priced: merge(coarse, priced), costs, n_jobs)
-    return [tree.labels(cost.n_clusters) for tree in trees]
+def _mergers(coarse: CoarseGraph, cost: ClusterCost) -> list[partial[list[np.ndarray]]]:
+    """Return functions that merge with different fractions of the balance term."""
+
+    def merged(fraction: float) -> list[np.ndarray]:
+        tree = merge(coarse, cost._replace(factor=fraction * cost.factor))
+        return [tree.labels(cost.n_clusters)]
+
+    fractions: Sequence[float] = _BALANCE_FRACTIONS if cost.factor else (1.0,)
+    if cost.n_clusters > _MANY_CLUSTERS:
+        fractions = fractions[-2:]
+    return [partial(merged, fraction) for fraction in fractions]
 
 
 def _spectral(coarse: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ No labels are used: of all partitions that are found, the one with the lowest ob
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -36,8 +37,8 @@ _objective = attrgetter("objective")
 # are expensive. The limits are numbers of them times clusters; the last bounds the starts as well
 _N_QUICK_STARTS, _N_STARTS, _N_SHUFFLES = 12, 16, 30
 _MAX_STARTED_CLUSTERS, _MAX_SHUFFLED_CLUSTERS = 240, 1000
-# rounds in which groups of rows move
-_N_CYCLES = 2
+# rounds in which groups of rows move, and the number of rows of which most groups are considered
+_N_CYCLES, _MAX_GROUPED_ROWS = 2, 2**18
 # fragments that a partition is improved over at most: each has a price for every cluster
 _MAX_FRAGMENTS = 2**13
 # below this fraction of the objective of random labels there is nothing left to gain
@@ -128,16 +129,19 @@ def find_partition(
     log("quick search", partition.objective)
     n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
     if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
-        rngs = [np.random.default_rng([seed, 1, number]) for number in range(n_init + 1)]
-        search = partial(_start, weight, quick.fragments, cost)
+        *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
+        # a single start is to find something else than the quick search did
+        known = [quick.fragments if n_init > 1 else None, *[None] * n_init]
+        search = partial(_start, weight, cost)
         partitions = [partition]
-        for number, start in enumerate(map_threads(search, enumerate(rngs[:-1]), n_jobs)):
-            log(f"start {number + 1}/{n_init}", start.objective)
+        for start in map_threads(search, zip(known, rngs, strict=False), n_jobs):
+            log(f"start {len(partitions)}/{n_init}", start.objective)
             partitions.append(start)
-        partition = _combined(weight, partitions, cost, rngs[-1], n_jobs)
+        partition = _combined(weight, partitions, cost, rng, n_jobs)
         log("combined starts", partition.objective)
-        for _ in range(_N_CYCLES if n_init else 1):
-            groups = find_groups(weight, GROUP_SIZE, rngs[-1])
+        find = partial(find_groups, weight, GROUP_SIZE)
+        n_cycles = _n_cycles(n_init, len(partition.labels))
+        for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):
             partition = min(partition, _improved(weight, groups, partition, cost), key=_objective)
         log("moved groups", partition.objective)
     return partition._replace(
@@ -221,14 +225,11 @@ def _fragments(weight: csr_array, n_clusters: int, rng: np.random.Generator) -> 
 
 
 def _start(
-    weight: csr_array,
-    fragments: np.ndarray,
-    cost: ClusterCost,
-    start: tuple[int, np.random.Generator],
+    weight: csr_array, cost: ClusterCost, start: tuple[np.ndarray | None, np.random.Generator]
 ) -> Partition:
-    """Find the best clusters of whole fragments, in the first start those of the quick search."""
-    number, rng = start
-    if number > 0:
+    """Find the best clusters of whole fragments, which are found first where none are known."""
+    fragments, rng = start
+    if fragments is None:
         fragments = _fragments(weight, cost.n_clusters, rng)
     return _searched(weight, fragments, cost, rng)
 
@@ -255,21 +256,47 @@ def _combined(
     rng: np.random.Generator,
     n_jobs: int,
 ) -> Partition:
-    """Search over the rows that all partitions keep together, then that the best and each keep."""
+    """Search over the rows that all partitions keep together, then that the best and each keep.
+
+    What comes of the best and each is combined once more.
+    """
+    first, last, *each = rng.spawn(len(partitions) + 2)
+    best = min(partitions, key=_objective)
+    best = _combined_once(weight, best, partitions, cost, first, n_jobs)
+    if len(partitions) <= 2:
+        return best
+
+    def with_best(one: tuple[Partition, np.random.Generator]) -> Partition:
+        return _combined_once(weight, best, one[:1], cost, one[1])
+
+    found = [*map_threads(with_best, zip(partitions, each, strict=True), n_jobs)]
+    best = min(found, key=_objective)
+    return _combined_once(weight, best, found, cost, last, n_jobs)
+
+
+def _combined_once(
+    weight: csr_array,
+    best: Partition,
+    partitions: Sequence[Partition],
+    cost: ClusterCost,
+    rng: np.random.Generator,
+    n_jobs: int = 1,
+) -> Partition:
+    """Search over the rows that the best and all other partitions keep together."""
+    fragments = overlay(best.labels, *(other.labels for other in partitions))
+    if fragments.max() < cost.n_clusters:
+        return best
+    # where partitions agree in nothing, what they keep together is next to nothing
+    n_fragments = choose_n_fragments(len(fragments), cost.n_clusters)
+    fragments = _keep_largest(fragments, best.labels, n_fragments)
     n_starts = min(_N_STARTS, _MAX_STARTED_CLUSTERS // cost.n_clusters)
     n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // cost.n_clusters)
-    best = min(partitions, key=_objective)
-    # of two partitions, both together are the best with the other
-    together = [partitions] if len(partitions) > 2 else []
-    for others in (*together, *([one] for one in partitions)):
-        fragments = overlay(best.labels, *(other.labels for other in others))
-        if fragments.max() >= cost.n_clusters:
-            # where starts agree in nothing, what they keep together is next to nothing
-            n_fragments = choose_n_fragments(len(fragments), cost.n_clusters)
-            fragments = _keep_largest(fragments, best.labels, n_fragments)
-            other = _searched(weight, fragments, cost, rng, n_starts, n_shuffles, n_jobs)
-            best = min(best, other, key=_objective)
-    return best
+    other = _searched(weight, fragments, cost, rng, n_starts, n_shuffles, n_jobs)
+    return min(best, other, key=_objective)
+
+
+def _n_cycles(n_init: int, n_samples: int) -> int:
+    return 0 if n_samples > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
 
 
 def _improved(
