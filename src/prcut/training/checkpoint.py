@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.runtime.folder import Folder, check_format, parsing, whole_number
-from prcut.training.adam import Adam
+from prcut.training.adam import Optimizer
 from prcut.training.state import OF_GRAPH, Record, TrainConfig, TrainState
 
 _FORMAT = 1
@@ -81,7 +81,9 @@ def load_checkpoint(
 def _check_plan(folder: Folder, record: Any, config: TrainConfig) -> None:
     check_format(f"the checkpoint in {folder.path}", whole_number(record["format"]), _FORMAT)
     wanted = asdict(config)
-    differs = sorted(name for name in wanted if record["config"].get(name) != wanted[name])
+    # what an earlier version did not let choose was as it is by default
+    found = {**asdict(TrainConfig()), **record["config"]}
+    differs = sorted(name for name in wanted if found[name] != wanted[name])
     if differs:
         raise InvalidInputError(
             f"the checkpoint in {folder.path} was made with another {' and '.join(differs)}; "
@@ -98,7 +100,7 @@ def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor
 
 
 def _optimizer_state(
-    tensors: Mapping[str, Tensor], optimizer: Adam
+    tensors: Mapping[str, Tensor], optimizer: Optimizer
 ) -> dict[int, dict[str, Tensor]]:
     slots: dict[int, dict[str, Tensor]] = {}
     for key, value in _with_prefix(tensors, "optimizer.").items():
@@ -108,10 +110,10 @@ def _optimizer_state(
     for number, slot in slots.items():
         parameter = optimizer.parameters[whole_number(number)]
         shape = parameter.shape
-        expected = {"step": torch.Size([]), "exp_avg": shape, "exp_avg_sq": shape}
+        expected = {"step": torch.Size([]), **dict.fromkeys(optimizer.moments, shape)}
         found = {name: value.shape for name, value in slot.items()}
         is_right = found == expected and all(v.dtype == torch.float32 for v in slot.values())
-        if not is_right or slot["exp_avg_sq"].min() < 0:
+        if not is_right or slot[optimizer.moments[-1]].min() < 0:
             raise ValueError(f"optimizer.{number} is not that of a parameter of shape {shape}")
         slots[number] = {name: value.to(parameter.device) for name, value in slot.items()}
     return slots
