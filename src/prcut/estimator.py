@@ -56,9 +56,7 @@ class PRCut(
     ----------
     n_clusters : int
     preset : {"default", "paper-pixels", "paper-representations"}
-        Where the parameters left at None come from: ours, or the published experiments and nothing
-        beside them. Of pixels: RMSProp, three layers of 512, 150 neighbours; of representations:
-        Adam, one linear layer, 100 neighbours.
+        Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from prcut.training.adam import Adam, Optimizer, RMSProp
+from prcut.training.adam import Adam, RMSProp
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from prcut.training.adam import Adam, Optimizer, RMSProp
 )
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_steps_are_those_of_torch_bit_by_bit(
-    kind: type[Optimizer],
+    kind: type[Adam],
     theirs_kind: type[torch.optim.Optimizer],
     options: dict[str, bool],
     weight_decay: float,

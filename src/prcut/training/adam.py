@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -16,10 +15,17 @@ _ADAM: Any = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maxi
 _RMSPROP_DECAY, _RMSPROP_EPSILON = 0.99, 1e-8
 
 
-class Optimizer(ABC):
-    """Optimizer; ``state`` has a slot for every parameter that ever had a gradient."""
+class Adam:
+    """Optimizer; ``state`` has a slot for every parameter that ever had a gradient.
 
-    moments: ClassVar[tuple[str, ...]]
+    >>> parameter = torch.nn.Parameter(torch.zeros(2))
+    >>> parameter.sum().backward()
+    >>> Adam([parameter]).step(0.1)
+    >>> parameter.data
+    tensor([-0.1000, -0.1000])
+    """
+
+    moments: ClassVar[tuple[str, ...]] = "exp_avg", "exp_avg_sq"
     """Names of the averages in a slot; the last is that of the squares."""
 
     def __init__(self, parameters: Iterable[Tensor], weight_decay: float = 0.0) -> None:
@@ -40,25 +46,6 @@ class Optimizer(ABC):
             self._change(one, one.grad, slot, learning_rate)
             one.grad = None
 
-    @abstractmethod
-    def _change(
-        self, parameter: Tensor, grad: Tensor, slot: dict[str, Tensor], learning_rate: float
-    ) -> None:
-        """Change one parameter and its slot in place."""
-
-
-class Adam(Optimizer):
-    """The optimizer of all that is not the paper's pixels.
-
-    >>> parameter = torch.nn.Parameter(torch.zeros(2))
-    >>> parameter.sum().backward()
-    >>> Adam([parameter]).step(0.1)
-    >>> parameter.data
-    tensor([-0.1000, -0.1000])
-    """
-
-    moments = "exp_avg", "exp_avg_sq"
-
     def _change(
         self, parameter: Tensor, grad: Tensor, slot: dict[str, Tensor], learning_rate: float
     ) -> None:
@@ -76,15 +63,8 @@ class Adam(Optimizer):
         )
 
 
-class RMSProp(Optimizer):
-    """The paper's optimizer in the space of pixels.
-
-    >>> parameter = torch.nn.Parameter(torch.zeros(2))
-    >>> parameter.sum().backward()
-    >>> RMSProp([parameter]).step(0.1)
-    >>> parameter.data
-    tensor([-1.0000, -1.0000])
-    """
+class RMSProp(Adam):
+    """The same without the average of gradients: the paper's optimizer on pixels."""
 
     moments = ("square_avg",)
 
@@ -98,4 +78,4 @@ class RMSProp(Optimizer):
         parameter.addcdiv_(grad, average.sqrt().add_(_RMSPROP_EPSILON), value=-learning_rate)
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "rmsprop": RMSProp}
+OPTIMIZERS = {"adam": Adam, "rmsprop": RMSProp}

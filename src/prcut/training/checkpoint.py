@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.runtime.folder import Folder, check_format, parsing, whole_number
-from prcut.training.adam import Optimizer
+from prcut.training.adam import Adam
 from prcut.training.state import OF_GRAPH, Record, TrainConfig, TrainState
 
 _FORMAT = 1
@@ -100,7 +100,7 @@ def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor
 
 
 def _optimizer_state(
-    tensors: Mapping[str, Tensor], optimizer: Optimizer
+    tensors: Mapping[str, Tensor], optimizer: Adam
 ) -> dict[int, dict[str, Tensor]]:
     slots: dict[int, dict[str, Tensor]] = {}
     for key, value in _with_prefix(tensors, "optimizer.").items():

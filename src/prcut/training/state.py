@@ -12,7 +12,7 @@ from torch import nn
 from prcut.errors import InvalidInputError
 from prcut.numerics.objective import balance_factor
 from prcut.numerics.validation import check_positive_int
-from prcut.training.adam import OPTIMIZERS, Optimizer
+from prcut.training.adam import OPTIMIZERS, Adam
 from prcut.training.loss import RunningClusterMass
 from prcut.training.settings import TrainSettings
 
@@ -151,7 +151,7 @@ class TrainState:
     """State of a training run besides the assigner; a checkpoint holds both."""
 
     cluster_mass: RunningClusterMass
-    optimizer: Optimizer
+    optimizer: Adam
     step: int
     records: list[Record]
 
