@@ -13,14 +13,17 @@ give exactly. Relative variance is the mean of ‖batch − full‖² / ‖full�
   a check of the check the same ratio against another kernel: W for walks, two steps for the others.
 * With the batch's own mass, as training estimates it, the gradient is only consistent: reported.
 
+Then the time of a uniform draw from 60,000 rows of 150 neighbours, which most of a batch's edges
+miss: CPU-seconds of one thread.
+
 Then pairs on disk: a million rows × 64 go to blocks and pair shards, and reading the shards in
 order is timed against fetching the same pairs from a memory map of the rows, all files dropped from
 the page cache before each. A map with read-ahead warms itself on a file this small, which a billion
 rows would not; it is shown beside the map advised of random access, and the faster of the two
 counts.
 
-Exits with 1 when a mean is off, when `edge` has more than .25 of the variance of `uniform`, or when
-streaming is not 5 times as fast as random reads.
+Exits with 1 when a mean is off, when `edge` has more than .25 of the variance of `uniform`, when a
+uniform draw takes more than 15 ms, or when streaming is not 5 times as fast as random reads.
 
     python benchmarks/samplers.py           # 2,000 batches each, about 5 minutes
     python benchmarks/samplers.py --quick   # 400 batches at one point of training
@@ -47,6 +50,7 @@ from _verdict import verdict
 from prcut import (
     Assigner,
     RunningClusterMass,
+    SimilarityGraph,
     build_blocks,
     build_graph,
     cluster_imbalance,
@@ -66,6 +70,7 @@ from prcut.training.streams import draw_steps
 N_SAMPLES, N_FEATURES, N_CLUSTERS, N_NEIGHBORS = 200_000, 64, 10, 15
 BATCH_SIZE = 2_048  # at each end: 4,096 forward rows
 MAX_MEAN_ERROR, MAX_EDGE_VARIANCE = 1.25, 0.25
+DRAW_ROWS, DRAW_NEIGHBORS, MAX_DRAW = 60_000, 150, 15.0
 READ_ROWS, READ_PAIRS, READ_BATCH, MIN_STREAM = 1_000_000, 8_000, 4_000, 5.0
 
 
@@ -239,6 +244,27 @@ def compare(
     return short
 
 
+def uniform_draws() -> list[str]:
+    """Time draws from a graph of 60,000 rows, 230 edges each, as of 150 neighbours of pixels."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(DRAW_ROWS)
+    ahead = rng.choice(DRAW_ROWS // 2 - 1, 115, replace=False) + 1
+    # some neighbours are mutual
+    offsets = np.concatenate([ahead, -ahead[: DRAW_NEIGHBORS - len(ahead)]])
+    neighbors = np.empty((DRAW_ROWS, DRAW_NEIGHBORS), np.int64)
+    neighbors[order] = order[(np.arange(DRAW_ROWS)[:, None] + offsets) % DRAW_ROWS]
+    sampler = UniformPairs(SimilarityGraph.from_neighbors(neighbors))
+    generator, times = torch.Generator().manual_seed(0), []
+    for _ in range(30):
+        start = time.process_time()
+        sampler.draw(BATCH_SIZE, generator)
+        times.append(time.process_time() - start)
+    spent = 1e3 * statistics.median(times)
+    print(f"\na uniform draw of {2 * BATCH_SIZE:,} from {DRAW_ROWS:,} rows: {spent:.1f} ms of CPU")
+    return [f"a uniform draw takes {spent:.1f} ms > {MAX_DRAW:g}"] * (spent > MAX_DRAW)
+
+
 def forget(folder: Path) -> None:
     """Drop the files of a folder from the page cache, so that the next read is cold."""
     for path in folder.rglob("*"):
@@ -316,10 +342,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a bounded version")
     quick = parser.parse_args().quick
     short = gradient_noise(*((400, (100,)) if quick else (2_000, (20, 100))))
+    short += uniform_draws()
     short += streaming_against_random_reads(rounds=1 if quick else 5)
     return verdict(
         short,
         f"mean errors <= {MAX_MEAN_ERROR}, edge <= {MAX_EDGE_VARIANCE} × uniform, "
+        f"a uniform draw <= {MAX_DRAW:g} ms, "
         f"streaming >= {MIN_STREAM} × random reads",
     )
 

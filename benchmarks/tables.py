@@ -82,6 +82,9 @@ def table2(records: list[RunRecord]) -> Iterator[str]:
             ]
             for method in ("prcut_cut", "spectral_clustering")
         }
+        if not all(cuts.values()):
+            yield f"table 2, {graph}: runs are missing"
+            continue
         ours, theirs = max(cuts["prcut_cut"]), min(cuts["spectral_clustering"])
         print(f"| {graph[0]}, {graph[1]} neighbours | {ours:.3f} | {theirs:.3f} |")
         if ours >= theirs:

@@ -291,9 +291,12 @@ def test_partial_fit_goes_on_from_fit(fitted: PRCut, blobs: tuple[np.ndarray, np
     np.testing.assert_array_equal(model.labels_, fitted.labels_)
 
 
-def test_presets(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    model = quick(preset="paper", max_steps=None, learning_rate=0.01, n_neighbors=10)
-    model.set_params(max_steps=150).fit(blobs[0])
+@pytest.mark.parametrize(
+    ("preset", "learning_rate"), [("paper-pixels", 1e-4), ("paper-representations", 1e-2)]
+)
+def test_presets(preset: str, learning_rate: float, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    model = quick(preset=preset, max_steps=150, learning_rate=learning_rate, n_neighbors=10)
+    model.fit(blobs[0])
     assert adjusted_rand_score(blobs[1], model.labels_) == 1
 
 
@@ -415,7 +418,7 @@ NAN = np.where(np.arange(60).reshape(20, 3) == 7, np.nan, ROWS)
         ({"n_clusters": 0}, ROWS, "n_clusters=0 must be a whole number >= 1."),
         ({"n_clusters": 2.5}, ROWS, "n_clusters=2.5 must be a whole number >= 1."),
         ({"n_clusters": 21}, ROWS, "n_samples=20 should be >= n_clusters=21."),
-        ({"preset": "fast"}, ROWS, "preset='fast' must be 'default' or 'paper'."),
+        ({"preset": "fast"}, ROWS, "preset='fast' must be 'default', 'paper-pixels' or"),
         ({"affinity": "rbf"}, ROWS, "affinity='rbf' must be 'nearest_neighbors' or 'precomputed'."),
         ({"n_neighbors": 0}, ROWS, "n_neighbors=0 must be a whole number >= 1."),
         ({"n_neighbors": 20}, ROWS, "n_neighbors=20 must be < n_samples=20"),

@@ -110,7 +110,7 @@ def bench(
 
     table1: the loss against cross-entropy where the similarity is the label, test splits
 
-    table2: the cut against spectral clustering on the same graphs, MNIST and Fashion-MNIST
+    table2: the cut against spectral clustering on the same graphs, MNIST, Fashion-MNIST, CIFAR-10
 
     table3: all methods on raw pixels of MNIST, Fashion-MNIST, USPS and COIL-20
 

@@ -27,16 +27,26 @@ def _fit(task: Task, *, graph: Any = None, **options: Any) -> np.ndarray:
     return labels
 
 
-def _own_graph(task: Task) -> np.ndarray:
-    return _fit(task)
+def _own_graph(**options: Any) -> Callable[[Task], np.ndarray]:
+    """On the graph that these options make of the rows."""
+
+    def run(task: Task) -> np.ndarray:
+        return _fit(task, **options)
+
+    return run
 
 
-def _given_graph(task: Task) -> np.ndarray:
-    return _fit(task, graph=task.graph)
+def _given_graph(**options: Any) -> Callable[[Task], np.ndarray]:
+    """On the graph of the table."""
+
+    def run(task: Task) -> np.ndarray:
+        return _fit(task, graph=task.graph, **options)
+
+    return run
 
 
 def _with_factor(factor: float) -> Callable[[Task], np.ndarray]:
-    """On the given graph, with the paper's factor γ of the balance term."""
+    """On the graph of the table, with the paper's factor γ of the balance term."""
 
     def run(task: Task) -> np.ndarray:
         weight = factor / balance_factor(1.0, task.n_clusters)
@@ -58,8 +68,18 @@ def _refuse(task: Task) -> np.ndarray:  # noqa: ARG001
 METHODS: dict[str, Method] = {
     **PEERS,
     **{key: Method(title, _refuse, _PACKAGES) for key, title in LABEL_METHODS.items()},
-    "prcut": Method("PRCut", _own_graph, _PACKAGES),
-    "prcut_graph": Method("PRCut, same graph", _given_graph, _PACKAGES, on_graph=True),
+    "prcut": Method("PRCut", _own_graph(), _PACKAGES),
+    "prcut_graph": Method("PRCut, same graph", _given_graph(), _PACKAGES, on_graph=True),
+    "prcut_trained": Method("PRCut, trained", _own_graph(solver="train"), _PACKAGES),
+    "prcut_trained_graph": Method(
+        "PRCut, trained, same graph", _given_graph(solver="train"), _PACKAGES, on_graph=True
+    ),
+    **{
+        f"prcut_published_{space}": Method(
+            "PRCut as published", _own_graph(preset=f"paper-{space}"), _PACKAGES
+        )
+        for space in ("pixels", "representations")
+    },
     "prcut_cut": Method(
         "PRCut, same graph, no balance", _with_factor(0.0), _PACKAGES, on_graph=True
     ),

@@ -55,8 +55,8 @@ class PRCut(
     Parameters
     ----------
     n_clusters : int
-    preset : {"default", "paper"}
-        Where the parameters left at None come from: ours, or the published experiments.
+    preset : {"default", "paper-pixels", "paper-representations"}
+        Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
@@ -86,7 +86,7 @@ class PRCut(
     store_probs : bool
         Keep ``probs_`` of the training rows: ``fit`` distils.
     random_state : int, RandomState or None
-    device : str, such as ``"cpu"``; ``"auto"`` is CUDA where there is one
+    device : str, such as ``"cpu"``; ``"auto"`` is CUDA or MPS where there is one
     precision : {"float32", "bfloat16"}
         Of the assigner's products in training.
     verbose : bool

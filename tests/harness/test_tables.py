@@ -25,19 +25,35 @@ def test_tables_hold_what_they_say() -> None:
     assert {spec.table for spec in peers} == {"table3", "table4"}
     assert {spec.method for spec in peers} == {
         *PEERS,
-        *("spectral_refined", "prcut", "prcut_graph", "prcut_cut"),
+        *("spectral_refined", "prcut", "prcut_graph", "prcut_cut", "prcut_trained"),
+        *("prcut_published_pixels", "prcut_published_representations"),
     }
     assert {s.seed for s in peers if s.method == "prcut"} == set(range(5))
     assert {s.seed for s in peers if s.method == "metis"} == set(range(3))
     quality = TABLES["quality"](False)
     assert {s.table for s in quality} == {"quality", "table2", "table3", "table4"}
     assert {s.seed for s in quality} == set(range(5))
-    assert {spec.time_limit for spec in peers} == {600.0}
+    assert {s.time_limit for s in peers if "published" not in s.method} == {600.0}
     table2 = TABLES["table2"](False)
     assert {spec.n_neighbors for spec in table2} == {15, 50, 150}
     assert {s.seed for s in table2 if s.method == "spectral_clustering"} == set(range(10))
     cifar = next(spec for spec in peers if spec.dataset == "cifar10")
     assert (cifar.split, cifar.n_rows) == ("test", 5000)
+    assert {(s.n_neighbors, s.split) for s in table2 if s.dataset == "cifar10"} == {(150, "train")}
+
+
+def test_published_settings_are_those_of_the_space() -> None:
+    """One seed each, and on pixels the paper's 150 neighbours alone in table 2."""
+    published = [
+        spec
+        for name in ("table2", "peers")
+        for spec in TABLES[name](False)
+        if "published" in spec.method
+    ]
+    assert {spec.seed for spec in published} == {0}
+    assert {s.n_neighbors for s in published if s.table == "table2"} == {150}
+    for spec in published:
+        assert spec.method.endswith("_pixels") == (spec.representation == "raw")
 
 
 def test_parts_of_a_table_are_chosen_by_name() -> None:

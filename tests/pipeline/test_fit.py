@@ -62,7 +62,8 @@ def test_uniform_pairs_of_few_rows(
     blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
 ) -> None:
     """The paper's batch is larger than the data: all rows are taken."""
-    config = FitConfig.of("paper", 3, max_steps=60, learning_rate=0.03)
+    quick = {"max_steps": 60, "learning_rate": 0.03, "standardize": True}
+    config = FitConfig.of("paper-representations", 3, **quick)
     fit = fit_rows(blobs[0], config, graph)
     assert fit.labels is not None
     assert adjusted_rand_score(blobs[1], fit.labels) > 0.98

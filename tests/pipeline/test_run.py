@@ -190,7 +190,7 @@ def test_input_is_checked_before_the_folder_is_made(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             fit_run(rows, tmp_path / "run", options, device="cpu")
-    paper = FitConfig.of("paper", 2, max_steps=10, n_neighbors=2)
+    paper = FitConfig.of("paper-representations", 2, max_steps=10, n_neighbors=2)
     with pytest.raises(InvalidInputError, match="needs the graph in memory, and it does not fit"):
         fit_run(rows, tmp_path / "run", paper, memory=1, device="cpu")
     with pytest.raises(InvalidInputError, match="n_features=0 columns"):

@@ -53,7 +53,10 @@ def test_processes_of_torchrun_join_and_leave(monkeypatch: pytest.MonkeyPatch) -
 def test_devices_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("cpu") == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert choose_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device("auto") == torch.device("mps")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto") == torch.device("cuda")
 

@@ -130,6 +130,24 @@ def test_mean_of_uniform_pairs_is_the_kernel(
     assert z.abs().max() < MAX_Z
 
 
+@graphs
+@pytest.mark.parametrize("batch_size", [1, 3, 6])
+def test_uniform_pairs_are_all_edges_between_the_batches(
+    make_graph: Callable[[], SimilarityGraph], batch_size: int
+) -> None:
+    graph, generator = make_graph(), seeded(1)
+    dense = graph.weight.to_dense()
+    for _ in range(20):
+        batch = UniformPairs(graph).draw(batch_size, generator)
+        sources, targets = batch.rows.split(batch_size)
+        between = dense[sources][:, targets]
+        source, target = between.nonzero(as_tuple=True)  # in the order of the entries
+        assert torch.equal(batch.source, source)
+        assert torch.equal(batch.target, batch_size + target)
+        scale = (graph.n_samples / batch_size) ** 2 / float(graph.degree.sum())
+        assert torch.equal(batch.weight, (between[source, target].double() * scale).float())
+
+
 def test_one_step_is_the_edge_sampler() -> None:
     graph = weighted_graph()
     edge, walk = EdgePairs(graph).draw(64, seeded()), WalkPairs(graph, n_steps=1).draw(64, seeded())

@@ -10,9 +10,9 @@ from prcut.training.state import Record, TrainConfig, TrainState
 
 def test_the_papers_balance_weight_is_100_on_its_own_scale() -> None:
     for n_clusters in (2, 10, 77):
-        config = TrainConfig.paper(n_clusters)
+        config = TrainConfig.paper(n_clusters, "adam")
         assert balance_factor(config.balance_weight, n_clusters) == pytest.approx(50)
-    assert TrainConfig.paper(1).balance_weight == 0
+    assert TrainConfig.paper(1, "rmsprop").balance_weight == 0
 
 
 def test_schedule_warms_up_and_falls_to_nothing() -> None:
@@ -36,6 +36,7 @@ def test_schedule_warms_up_and_falls_to_nothing() -> None:
         ({"weight_decay": math.inf}, "weight_decay=inf must be >= 0"),
         ({"schedule": "linear"}, "schedule='linear' must be 'cosine' or 'constant'"),
         ({"descent": "newton"}, "descent='newton' must be 'gradient' or 'proximal'"),
+        ({"optimizer": "sgd"}, "optimizer='sgd' must be 'adam' or 'rmsprop'"),
         ({"precision": "float16"}, "precision='float16' must be 'float32' or 'bfloat16'"),
         ({"checkpoint_every": 15}, "checkpoint_every=15 must be a multiple of 10"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -18,6 +18,11 @@ from prcut.training.streams import check_streams
 _HIDDEN = (256,)
 # labels are learned from smaller batches than cuts are estimated from, and in larger steps
 _DISTILLING = TrainConfig(max_steps=450, batch_size=256, learning_rate=1e-2)
+# optimizer, neighbours and hidden layers: Table 2, and Tables 3 and 4 with the appendix
+_PUBLISHED: dict[str, tuple[Literal["adam", "rmsprop"], int, tuple[int, ...]]] = {
+    "paper-pixels": ("rmsprop", 150, (512, 512, 512)),
+    "paper-representations": ("adam", 100, ()),
+}
 # more starts find lower objectives, in a time that grows with them
 _STARTS = {
     "search": {"fast": 0, "default": 4, "best": 16},
@@ -37,6 +42,8 @@ class FitConfig(FitSettings):
         Of the search, by default what suits the graph; training has its own in ``train``.
     pairs : {"walk", "uniform"}
         Both ends of walks along the edges, or the paper's two batches.
+    standardize : bool
+        Whether the assigner reads rows from their mean, in units of their deviation.
     train, distil : TrainConfig
         Of the one solver and of the other, which takes at least a step per cluster.
     """
@@ -102,31 +109,39 @@ class FitConfig(FitSettings):
     def of(cls, preset: Preset, n_clusters: int, *, seed: int = 0, **given: Any) -> FitConfig:
         """Return a preset in which every given value that is not None replaces the preset's own.
 
-        >>> config = FitConfig.of("paper", 10, max_steps=100, n_neighbors=None)
+        >>> config = FitConfig.of("paper-pixels", 10, max_steps=100, n_neighbors=None)
         >>> config.pairs, config.n_neighbors, config.train.learning_rate, config.train.max_steps
-        ('uniform', 100, 0.0001, 100)
+        ('uniform', 150, 0.0001, 100)
         """
         check_positive_int("n_clusters", n_clusters)
         distil = replace(_DISTILLING, max_steps=max(_DISTILLING.max_steps, n_clusters))
-        if preset == "default":
-            config = cls(n_clusters)
-        elif preset == "paper":
-            config = cls(
-                n_clusters,
-                n_neighbors=100,
-                similarity="binary",
-                solver="train",
-                pairs="uniform",
-                n_init=1,
-                train=TrainConfig.paper(n_clusters),
-            )
-        else:
-            raise InvalidInputError(f"{preset=} must be 'default' or 'paper'.")
+        config = _read_preset(preset, n_clusters)
         given = {name: value for name, value in given.items() if value is not None}
         own = {field.name for field in fields(cls)}
         steps = {"seed": seed} | {name: given.pop(name) for name in [*given] if name not in own}
         train, distil = replace(config.train, **steps), replace(distil, **steps)
         return replace(config, **given, train=train, distil=distil)
+
+
+def _read_preset(preset: Preset, n_clusters: int) -> FitConfig:
+    """Return our settings, or those of the paper's experiments and nothing beside them."""
+    if preset == "default":
+        return FitConfig(n_clusters)
+    if preset not in _PUBLISHED:
+        *others, last = map(repr, get_args(Preset))
+        raise InvalidInputError(f"{preset=} must be {', '.join(others)} or {last}.")
+    optimizer, n_neighbors, hidden = _PUBLISHED[preset]
+    return FitConfig(
+        n_clusters,
+        n_neighbors=n_neighbors,
+        similarity="binary",
+        solver="train",
+        pairs="uniform",
+        hidden=hidden,
+        standardize=False,
+        n_init=1,
+        train=TrainConfig.paper(n_clusters, optimizer),
+    )
 
 
 def check_n_samples(n_samples: int, config: FitConfig) -> None:

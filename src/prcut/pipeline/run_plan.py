@@ -26,6 +26,8 @@ from prcut.runtime.sources import Source
 _LOG = logging.getLogger(__name__)
 # fraction of the free memory that a run may use by default
 _USABLE_MEMORY = 0.6
+# settings that the first runs did not have, and what they did: a plan leaves them out
+_LATER = (("effort", "default"), ("optimizer", "adam"), ("standardize", True))
 _DECIDED_ONCE = ("data", "mode", "block_rows", "sample_rows")
 
 
@@ -119,10 +121,9 @@ def open_plan(path: str, source: Source, config: FitConfig, device: str = "auto"
 def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
     """Describe a run, one name for each setting, so that an error can say which one differs."""
     is_searched = config.solver == "search"
-    # threads decide nothing; runs of earlier versions have no effort
-    left_out = {"train", "distil", "n_jobs"} | ({"effort"} if config.effort == "default" else set())
+    left_out = {"train", "distil", "n_jobs"}  # threads decide nothing
     own = {name: value for name, value in asdict(config).items() if name not in left_out}
-    return {
+    plan = {
         "kind": "run",
         "format": RUN_FORMAT,
         "fingerprint": source.fingerprint,
@@ -136,6 +137,7 @@ def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
         "n_init": config.n_starts,
         "hidden": config.layers,
     }
+    return {name: value for name, value in plan.items() if (name, value) not in _LATER}
 
 
 def check_fit(source: Source, config: FitConfig) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prcut.graph.build import PairSimilarity, Similarity
     from prcut.graph.neighbors import Metric
 
-Preset = Literal["default", "paper"]
+Preset = Literal["default", "paper-pixels", "paper-representations"]
 Solver = Literal["search", "train"]
 Effort = Literal["fast", "default", "best"]
 
@@ -65,6 +65,7 @@ class FitSettings:
         "Widths of the hidden layers, such as 512,512.",
         shown="256 to distil, else none",
     )
+    standardize: bool = True
     bottleneck: int | None = setting(None, "Width of an extra layer before the last.")
     n_init: int | None = setting(
         None,

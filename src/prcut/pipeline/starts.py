@@ -99,7 +99,8 @@ class Trainer:
             config.bottleneck,
             generator=Generator().manual_seed(seed),
         )
-        assigner.standardize(self.origin, self.scale)
+        if config.standardize:
+            assigner.standardize(self.origin, self.scale)
         return assigner.to(self.device)
 
     def train(self, batches: BatchStream, config: TrainConfig, number: int = 0) -> Start:

@@ -46,9 +46,10 @@ def leave_processes() -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of a name; ``"auto"`` chooses CUDA where there is one."""
+    """Return the device of a name; ``"auto"`` chooses CUDA or MPS where there is one."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        gpus = {"cuda": cuda, "mps": torch.backends.mps}
+        return torch.device(next((name for name in gpus if gpus[name].is_available()), "cpu"))
     try:
         device = torch.device(name)
         torch.empty(0, device=device).cpu()  # fails for "meta", which holds no numbers
@@ -56,3 +57,8 @@ def choose_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"device={name!r} cannot be used: {reason}") from error
     return device
+
+
+def widest_float(device: torch.device) -> torch.dtype:
+    """Return the dtype to add up in on a device: MPS has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -81,7 +81,9 @@ def load_checkpoint(
 def _check_plan(folder: Folder, record: Any, config: TrainConfig) -> None:
     check_format(f"the checkpoint in {folder.path}", whole_number(record["format"]), _FORMAT)
     wanted = asdict(config)
-    differs = sorted(name for name in wanted if record["config"].get(name) != wanted[name])
+    # what an earlier version did not let choose was as it is by default
+    found = {**asdict(TrainConfig()), **record["config"]}
+    differs = sorted(name for name in wanted if found[name] != wanted[name])
     if differs:
         raise InvalidInputError(
             f"the checkpoint in {folder.path} was made with another {' and '.join(differs)}; "
@@ -108,10 +110,10 @@ def _optimizer_state(
     for number, slot in slots.items():
         parameter = optimizer.parameters[whole_number(number)]
         shape = parameter.shape
-        expected = {"step": torch.Size([]), "exp_avg": shape, "exp_avg_sq": shape}
+        expected = {"step": torch.Size([]), **dict.fromkeys(optimizer.moments, shape)}
         found = {name: value.shape for name, value in slot.items()}
         is_right = found == expected and all(v.dtype == torch.float32 for v in slot.values())
-        if not is_right or slot["exp_avg_sq"].min() < 0:
+        if not is_right or slot[optimizer.moments[-1]].min() < 0:
             raise ValueError(f"optimizer.{number} is not that of a parameter of shape {shape}")
         slots[number] = {name: value.to(parameter.device) for name, value in slot.items()}
     return slots

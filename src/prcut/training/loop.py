@@ -20,7 +20,7 @@ from prcut.numerics.objective import (
     soft_ratio_cut,
 )
 from prcut.numerics.proximal import proximal_softmax, softmax
-from prcut.runtime.distributed import this_process
+from prcut.runtime.distributed import this_process, widest_float
 from prcut.runtime.folder import Folder
 from prcut.training.batches import Batch, BatchStream, LabelledBatch, pair_ends
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
@@ -110,7 +110,7 @@ def train(
                 imbalance = cluster_imbalance(mass)
                 loss = cut + factor * imbalance
                 terms = torch.stack([cut, imbalance])
-            measured.append(terms.detach().double())
+            measured.append(terms.detach().to(widest_float(device)))
             loss.backward()  # lines 8–10 (errata 3)
             state.optimizer.step(config.learning_rate_at(state.step))  # line 11
             state.step += 1
@@ -144,9 +144,9 @@ def _record(step: int, means: Tensor, factor: float, logits: Tensor, batch: Batc
     """
     confidence, labels = softmax(logits).max(1)
     weight = torch.ones_like(confidence) if isinstance(batch, LabelledBatch) else batch.node_weight
-    sizes = means.new_zeros(logits.shape[1]).index_add_(0, labels, weight.double())
+    sizes = means.new_zeros(logits.shape[1]).index_add_(0, labels, weight.to(means.dtype))
     n_means = len(means) + 1
-    figures = torch.cat([means, confidence.double().mean()[None], sizes])
+    figures = torch.cat([means, confidence.to(means.dtype).mean()[None], sizes])
     world_size = this_process().world_size
     if world_size > 1:
         distributed.all_reduce(figures)

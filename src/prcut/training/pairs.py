@@ -11,7 +11,8 @@ sampler                 K               pairs per draw
 ======================  ==============  ================================================
 
 with b the batch size, m the mean number of neighbours and n the rows. Every draw puts 2b rows
-through the assigner, whatever the sampler, and its cost does not grow with n.
+through the assigner, whatever the sampler, and its cost does not grow with n, but for the table of
+n numbers that :class:`UniformPairs` fills.
 The weighted sum over pairs is unbiased; dividing it by a running mass is only consistent.
 """
 
@@ -142,16 +143,13 @@ class UniformPairs(GraphPairs):
             )
         sources = _draw_distinct(n_samples, batch_size, generator).to(weight.device)
         targets = _draw_distinct(n_samples, batch_size, generator).to(weight.device)
-        source, entry = _entries_of(weight, sources)
-        neighbor = weight.col_indices()[entry].long()
-        target = torch.searchsorted(targets, neighbor).clamp_max(batch_size - 1)
-        met = targets[target] == neighbor
+        source, target, entry = _edges_between(weight, sources, targets)
         scale = (n_samples / batch_size) ** 2 / self._total
         return PairBatch(
             rows=torch.cat([sources, targets]),
-            source=source[met],
-            target=batch_size + target[met],
-            weight=(weight.values()[entry[met]].double() * scale).float(),
+            source=source,
+            target=batch_size + target,
+            weight=(weight.values().index_select(0, entry).double() * scale).float(),
             node_weight=torch.ones(2 * batch_size, device=weight.device),
         )
 
@@ -351,17 +349,27 @@ def _draw_distinct(count: int, size: int, generator: Generator) -> Tensor:
     return drawn
 
 
-def _entries_of(weight: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return, for every stored entry of some rows, the position of its row in ``rows`` and its own.
+def _edges_between(
+    weight: Tensor, sources: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return every stored entry from a row of ``sources`` to one of ``targets``.
 
-    The position is the number of rows that end at or before the entry.
+    That is the positions of its ends in the two, and its own among all entries.
     """
     indptr = weight.crow_indices()
-    start, stop = indptr[rows].long(), indptr[rows + 1].long()
+    start, stop = indptr[sources].long(), indptr[sources + 1].long()
     end = (stop - start).cumsum(0)
-    n_entries = int(end[-1])
-    # not repeat_interleave: it wakes every thread for three numbers, 8 ms instead of 12 µs on a
-    # busy machine
-    position = end.bincount(minlength=n_entries + 1)[:n_entries].cumsum(0)
-    entry = torch.arange(n_entries, device=rows.device) + (stop - end)[position]
-    return position, entry
+    # entries follow each other but where a row begins. Not repeat_interleave: it wakes every
+    # thread for three numbers, 8 ms instead of 12 µs on a busy machine
+    entry = torch.ones(int(end[-1]) + 1, dtype=torch.int64, device=sources.device)
+    entry[0] = 0
+    entry.index_add_(0, end + start - stop, (stop - end).diff(prepend=stop.new_zeros(1)))
+    entry = entry[:-1].cumsum(0)
+    # one look into a table instead of a search for every neighbour: 9 ms, not 46, for 2,048 rows
+    # of 230 neighbours
+    position = torch.full((weight.shape[0],), -1, dtype=torch.int32, device=sources.device)
+    position[targets] = torch.arange(len(targets), dtype=torch.int32, device=sources.device)
+    target = position.index_select(0, weight.col_indices().index_select(0, entry))
+    (met,) = (target >= 0).nonzero(as_tuple=True)
+    source = torch.searchsorted(end, met, right=True)
+    return source, target.index_select(0, met).long(), entry.index_select(0, met)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from torch import nn
@@ -12,7 +12,7 @@ from torch import nn
 from prcut.errors import InvalidInputError
 from prcut.numerics.objective import balance_factor
 from prcut.numerics.validation import check_positive_int
-from prcut.training.adam import Adam
+from prcut.training.adam import OPTIMIZERS, Adam
 from prcut.training.loss import RunningClusterMass
 from prcut.training.settings import TrainSettings
 
@@ -41,8 +41,9 @@ class TrainConfig(TrainSettings):
     descent : {"gradient", "proximal"}
         ``"proximal"`` pulls rows out of a wrong cluster they are sure of, which the gradient does
         not: see :func:`prcut.numerics.proximal.proximal_softmax`.
+    optimizer : {"adam", "rmsprop"}
     weight_decay : float
-        Adam's L2 term.
+        The optimizer's L2 term.
     balance_weight : float
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
         cut: see :func:`prcut.numerics.objective.balance_factor`.
@@ -73,6 +74,7 @@ class TrainConfig(TrainSettings):
         for name, known in (
             ("schedule", ("cosine", "constant")),
             ("descent", ("gradient", "proximal")),
+            ("optimizer", tuple(OPTIMIZERS)),
             ("precision", ("float32", "bfloat16")),
         ):
             if getattr(self, name) not in known:
@@ -85,12 +87,15 @@ class TrainConfig(TrainSettings):
             )
 
     @classmethod
-    def paper(cls, n_clusters: int, seed: int = 0) -> TrainConfig:
+    def paper(
+        cls, n_clusters: int, optimizer: Literal["adam", "rmsprop"], seed: int = 0
+    ) -> TrainConfig:
         """Return the settings of the paper's experiments, whose pairs are ``UniformPairs``.
 
         The paper's entropy weight of 100 is added to a sum without the definition's ½: 50 here.
         """
         return cls(
+            optimizer=optimizer,
             max_steps=25_000,
             batch_size=2048,
             learning_rate=1e-4,
@@ -156,7 +161,8 @@ class TrainState:
         n_clusters = int(assigner.n_clusters)  # type: ignore[arg-type]
         parameters = list(assigner.parameters())
         mass = RunningClusterMass(n_clusters, config.mass_update_rate).to(parameters[0].device)
-        return cls(mass, Adam(parameters, config.weight_decay), step, [])
+        optimizer = OPTIMIZERS[config.optimizer](parameters, config.weight_decay)
+        return cls(mass, optimizer, step, [])
 
     def add(self, record: Record) -> None:
         """Keep a record; of a very long run, fewer of the old ones the older they are."""

@@ -204,7 +204,7 @@ ERRORS = [
     (
         "fit {data}/rows.npy -k 2 -o {new} --preset best",
         2,
-        "preset='best' must be 'default' or 'paper'.",
+        "preset='best' must be 'default', 'paper-pixels' or 'paper-representations'.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --steps 0",
@@ -272,7 +272,7 @@ ERRORS = [
         "checkpoint_every=15 must be a multiple of 10.",
     ),
     (
-        "fit {data}/rows.npy -k 2 -o {new} --preset paper --memory 1K",
+        "fit {data}/rows.npy -k 2 -o {new} --preset paper-pixels --memory 1K",
         2,
         "pairs='uniform' (the paper's) needs the graph in memory, and it does not fit; raise "
         "memory or use preset='default'.",

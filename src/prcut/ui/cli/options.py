@@ -45,7 +45,7 @@ _TEXTS = {
         "only one.",
         "--id-column NAME": "Parquet column that names the rows; copied to the labels.",
         "--top N": "Also write the N likeliest clusters of a row, with their probabilities.",
-        "--device NAME": "auto, cpu, cuda, cuda:1, …",
+        "--device NAME": "auto, cpu, cuda, cuda:1, mps, …",
         "--memory SIZE": "Memory for the data and the graph, such as 8G; if they need more, the "
         "graph is built on disk. By default 60% of the free memory.",
         "--engine NAME": "Where tasks run: local, or ray for a Ray cluster.",
@@ -59,8 +59,8 @@ _TEXTS = {
         "10,000 in all.",
         "--out,-o RUN": "Run folder. By default the name of DATA + -prcut.",
         "--assign/--no-assign": "Write the label of every row of DATA.",
-        "--preset NAME": "Where settings that are not given come from: default, or paper for the "
-        "published ones.",
+        "--preset NAME": "Where settings that are not given come from: default, or the published "
+        "ones, paper-pixels or paper-representations.",
         "--resume": "Resume an existing run folder.",
         "--workers N": "Processes that train together on Ray.",
     },
