@@ -49,7 +49,8 @@ class _ProximalSoftmax(torch.autograd.Function):
 
 
 def softmax(logits: Tensor) -> Tensor:
-    """Compute the softmax of each row."""
+    """Compute the softmax of each row over the clusters, the second dimension."""
     # over fewer columns than a vector register holds, torch's softmax on the CPU is scalar: with
     # 10 columns the loss takes twice as long as with 32, unless the softmax runs down the columns
-    return logits.T.softmax(0).T if logits.shape[1] < 16 else logits.softmax(1)
+    is_narrow = logits.ndim == 2 and logits.shape[1] < 16
+    return logits.T.softmax(0).T if is_narrow else logits.softmax(1)

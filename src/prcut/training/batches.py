@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from prcut.graph.rows import as_features, gather_rows
+from prcut.runtime.distributed import this_process
 from prcut.runtime.engine import read_ahead
 from prcut.training.pairs import PairBatch, PairSampler
+from prcut.training.settings import TrainSettings
 from prcut.training.streams import check_streams, draw_steps, stream_generator
 
 # steps whose pairs are drawn together, which is faster than one by one
@@ -63,6 +65,21 @@ class BatchStream(Protocol):
         world_size: int,
     ) -> Generator[Batch, None, None]:
         """Yield batches without end, from step ``start_step`` on: this process's part of each."""
+
+
+def open_stream(
+    batches: BatchStream, config: TrainSettings, start_step: int
+) -> Generator[Batch, None, None]:
+    """Open this process's part of the batches of a training run."""
+    rank, world_size = this_process()
+    return batches.stream(
+        config.batch_size,
+        seed=config.seed,
+        start_step=start_step,
+        n_streams=config.n_streams,
+        rank=rank,
+        world_size=world_size,
+    )
 
 
 class GatheredPairs:

@@ -29,6 +29,8 @@ class RunningClusterMass(nn.Module):
     n_clusters : int
     update_rate : float in (0, 1]
         The paper's β.
+    n_heads : int
+        Heads that each have a mass of their own.
 
     Examples
     --------
@@ -39,20 +41,22 @@ class RunningClusterMass(nn.Module):
 
     running: Tensor
 
-    def __init__(self, n_clusters: int, update_rate: float = 0.8) -> None:
+    def __init__(self, n_clusters: int, update_rate: float = 0.8, n_heads: int = 1) -> None:
         super().__init__()
         check_positive_int("n_clusters", n_clusters)
+        check_positive_int("n_heads", n_heads)
         if not 0 < update_rate <= 1:
             raise InvalidInputError(f"{update_rate=} must be in (0, 1].")
         self.update_rate = update_rate
-        self.register_buffer("running", torch.full((n_clusters,), 1 / n_clusters))
+        shape = (n_clusters,) if n_heads == 1 else (n_clusters, n_heads)
+        self.register_buffer("running", torch.full(shape, 1 / n_clusters))
 
     def forward(self, probs: Tensor, node_weight: Tensor | None = None) -> Tensor:
-        """Update the running mass by a batch and return it, shape (n_clusters,).
+        """Update the running mass by a batch and return it, shape (n_clusters[, n_heads]).
 
         Parameters
         ----------
-        probs : tensor, shape (n_rows, n_clusters)
+        probs : tensor, shape (n_rows, n_clusters) or (n_rows, n_clusters, n_heads)
             All rows of the batch, sources and targets alike.
         node_weight : tensor, shape (n_rows,), optional
             Weight of every row in the mean. With rows drawn uniformly: 1 (default) for the ratio
@@ -63,8 +67,9 @@ class RunningClusterMass(nn.Module):
             node_weight = probs.new_ones(len(probs))
         node_weight = node_weight.to(probs.dtype)
         # weighted sums and their divisor travel together: ranks may differ in both
-        sums = _sum_over_ranks(torch.cat([node_weight @ probs, node_weight.sum()[None]]))
-        batch_mass = sums[:-1] / sums[-1]
+        local = torch.cat([node_weight @ probs.flatten(1), node_weight.sum()[None]])
+        sums = _sum_over_ranks(local)
+        batch_mass = (sums[:-1] / sums[-1]).view_as(self.running)
         with torch.no_grad():
             self.running.lerp_(batch_mass.to(self.running.dtype), self.update_rate)
         return carry_batch_gradient(self.running.to(probs.dtype), batch_mass)

@@ -57,6 +57,8 @@ class TrainSettings:
     descent: Literal["gradient", "proximal"] = "gradient"
     weight_decay: float = 0.0
     balance_weight: float = 2.0
+    first_balance: float = 0.0
+    n_heads: int = 1
     mass_update_rate: float = 0.8
     patience: int | None = 200
     precision: Literal["float32", "bfloat16"] = "float32"
