@@ -15,7 +15,7 @@ from prcut.training.state import Record, TrainConfig
 from training.test_loop import blobs, same_history, same_weights
 
 CONFIG = TrainConfig(
-    max_steps=40,
+    max_steps=50,
     batch_size=64,
     learning_rate=0.03,
     patience=None,
@@ -73,7 +73,7 @@ def test_the_best_head_is_kept_and_the_history_shows_all() -> None:
     assert (assigner.n_heads, len(state.heads), state.cluster_mass.running.shape) == (1, 1, (3,))
     history = state.history
     by_head = history["head_objectives"]
-    assert by_head.shape == (4, 8)
+    assert by_head.shape == (5, 8)
     np.testing.assert_allclose(by_head[0].min(), history["objective"][0])
     kept = int(state.heads)
     assert history["objective"][-1] == by_head[-1, kept]
@@ -96,7 +96,7 @@ def test_heads_are_judged_by_the_objective_of_hard_labels() -> None:
 def test_heads_resume_bit_by_bit_before_and_after_some_are_dropped(tmp_path: Path) -> None:
     pairs, undisturbed = problem()
     expected = train(pairs, undisturbed, CONFIG)
-    for step in (20, 30, 40):
+    for step in (20, 40, 50):
         folder = Folder(tmp_path / str(step))
 
         def stop(record: Record, step: int = step) -> None:

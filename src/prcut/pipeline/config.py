@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 import torch
@@ -18,10 +18,13 @@ from prcut.training.streams import check_streams
 _HIDDEN = (256,)
 # labels are learned from smaller batches than cuts are estimated from, and in larger steps
 _DISTILLING = TrainConfig(max_steps=450, batch_size=256, learning_rate=1e-2)
+# heads that compete stand for starts; all their logits together are at most so many
+_TRAINING = TrainConfig(max_steps=800, n_heads=16, first_balance=4.0, patience=None)
+_MAX_LOGITS = 2048
 # more starts find lower objectives, in a time that grows with them
 _STARTS = {
     "search": {"fast": 0, "default": 4, "best": 16},
-    "train": {"fast": 1, "default": 4, "best": 16},
+    "train": {"fast": 1, "default": 1, "best": 4},
 }
 
 
@@ -37,17 +40,23 @@ class FitConfig(FitSettings):
         Of the search, by default what suits the graph; training has its own in ``train``.
     pairs : {"walk", "uniform"}
         Both ends of walks along the edges, or the paper's two batches.
+    n_components : int, optional
+        Main directions of the rows that training sees, folded into the assigner after it; None
+        trains on the rows themselves.
+    refine : bool
+        Move single rows of a trained partition, where the graph is in memory, as long as its
+        objective falls; the assigner stays as it was trained.
     train, distil : TrainConfig
         Of the one solver and of the other, which takes at least a step per cluster.
     """
 
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: TrainConfig = _TRAINING
     distil: TrainConfig = _DISTILLING
 
     def __post_init__(self) -> None:
         for name in ("n_clusters", "walk_length"):
             check_positive_int(name, getattr(self, name))
-        for name in ("n_neighbors", "n_init", "n_jobs", "bottleneck"):
+        for name in ("n_neighbors", "n_init", "n_jobs", "bottleneck", "n_components"):
             if getattr(self, name) is not None:
                 check_positive_int(name, getattr(self, name))
         for width in self.layers:
@@ -93,10 +102,11 @@ class FitConfig(FitSettings):
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """``hidden``, or the solver's default."""
+        """``hidden``, or one layer, or none to train on rows that are not projected."""
         if self.hidden is not None:
             return self.hidden
-        return _HIDDEN if self.solver == "search" else ()
+        is_linear = self.solver == "train" and self.n_components is None
+        return () if is_linear else _HIDDEN
 
     @classmethod
     def of(cls, preset: Preset, n_clusters: int, *, seed: int = 0, **given: Any) -> FitConfig:
@@ -109,7 +119,8 @@ class FitConfig(FitSettings):
         check_positive_int("n_clusters", n_clusters)
         distil = replace(_DISTILLING, max_steps=max(_DISTILLING.max_steps, n_clusters))
         if preset == "default":
-            config = cls(n_clusters)
+            n_heads = min(_TRAINING.n_heads, max(1, _MAX_LOGITS // n_clusters))
+            config = cls(n_clusters, train=replace(_TRAINING, n_heads=n_heads))
         elif preset == "paper":
             config = cls(
                 n_clusters,
@@ -117,6 +128,8 @@ class FitConfig(FitSettings):
                 similarity="binary",
                 solver="train",
                 pairs="uniform",
+                n_components=None,
+                refine=False,
                 n_init=1,
                 train=TrainConfig.paper(n_clusters),
             )

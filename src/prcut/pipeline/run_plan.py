@@ -26,6 +26,8 @@ from prcut.runtime.sources import Source
 _LOG = logging.getLogger(__name__)
 # fraction of the free memory that a run may use by default
 _USABLE_MEMORY = 0.6
+# settings that earlier versions did not have, and what these did
+_SINCE = {"effort": "default", "first_balance": 0.0, "n_heads": 1}
 _DECIDED_ONCE = ("data", "mode", "block_rows", "sample_rows")
 
 
@@ -119,9 +121,15 @@ def open_plan(path: str, source: Source, config: FitConfig, device: str = "auto"
 def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
     """Describe a run, one name for each setting, so that an error can say which one differs."""
     is_searched = config.solver == "search"
-    # threads decide nothing; runs of earlier versions have no effort
-    left_out = {"train", "distil", "n_jobs"} | ({"effort"} if config.effort == "default" else set())
+    # threads decide nothing, and a search neither projects nor refines
+    left_out = {"train", "distil", "n_jobs"} | (
+        {"n_components", "refine"} if is_searched else set()
+    )
     own = {name: value for name, value in asdict(config).items() if name not in left_out}
+    own = {**asdict(config.in_use), **own}
+    for name, value in _SINCE.items():
+        if own[name] == value:
+            del own[name]
     return {
         "kind": "run",
         "format": RUN_FORMAT,
@@ -130,7 +138,6 @@ def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
         "id_column": getattr(source, "id_column", None),
         "n_samples": source.n_samples,
         "n_features": source.n_features,
-        **asdict(config.in_use),
         **own,
         "balance_weight": config.balance_weight if is_searched else config.training_balance,
         "n_init": config.n_starts,

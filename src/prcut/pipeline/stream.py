@@ -32,6 +32,8 @@ def train_further(
     nothing but its assigner and the number of its steps.
     """
     if before is None:
+        # linear: a call makes too few steps for more
+        config = replace(config, n_components=None)
         assigner = Trainer.of(rows, config, device).new_assigner(config.seed)
         state = TrainState.start(assigner, config.train)
     else:

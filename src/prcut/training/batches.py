@@ -9,9 +9,9 @@ many processes divide it.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
-from itertools import chain, count
+from itertools import chain, count, groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -87,12 +87,12 @@ class GatheredPairs:
 
     Parameters
     ----------
-    sampler : PairSampler
+    sampler : PairSampler, or a function of the step that returns one
     features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
     """
 
-    def __init__(self, sampler: PairSampler, features: Any) -> None:
-        self.sampler = sampler
+    def __init__(self, sampler: PairSampler | Callable[[int], PairSampler], features: Any) -> None:
+        self._sampler_at = (lambda _: sampler) if isinstance(sampler, PairSampler) else sampler
         self._on_disk = isinstance(features, np.memmap)
         self.features = as_features(features)
 
@@ -110,15 +110,16 @@ class GatheredPairs:
 
         def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
-                yield draw_steps(
-                    self.sampler,
-                    batch_size,
-                    seed,
-                    range(first, first + _STEPS_AHEAD),
-                    n_streams=n_streams,
-                    rank=rank,
-                    world_size=world_size,
-                )
+                for sampler, steps in groupby(range(first, first + _STEPS_AHEAD), self._sampler_at):
+                    yield draw_steps(
+                        sampler,
+                        batch_size,
+                        seed,
+                        list(steps),
+                        n_streams=n_streams,
+                        rank=rank,
+                        world_size=world_size,
+                    )
 
         def gather(pairs: PairBatch) -> FeatureBatch:
             return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])

@@ -12,9 +12,7 @@ import math
 # fraction of the steps in which the learning rate rises from 0
 _WARM_UP = 0.05
 # fractions of the steps after which a quarter of the heads is left, and one
-_FEW_HEADS, _ONE_HEAD = 0.4, 0.7
-# fraction of the steps after which the balance is that which was asked for
-_BALANCED = 0.6
+_FEW_HEADS, _ONE_HEAD = 0.5, 0.8
 
 
 def cosine(step: int, max_steps: int) -> float:
@@ -46,9 +44,9 @@ def halve_walk(done: float, n_steps: int) -> int:
 def relax_balance(done: float, weight: float, first: float) -> float:
     """Return the balance weight, which falls from ``first``, if that is more, by equal ratios.
 
-    >>> [round(relax_balance(done, 0.1, 1.6), 2) for done in (0.0, 0.3, 0.6, 1.0)]
-    [1.6, 0.4, 0.1, 0.1]
+    >>> [round(relax_balance(done, 0.1, 1.6), 2) for done in (0.0, 0.25, 0.5, 1.0)]
+    [1.6, 0.8, 0.4, 0.1]
     """
-    if not 0 < weight < first or done >= _BALANCED:
+    if not 0 < weight < first:
         return weight
-    return float(weight * (first / weight) ** (1 - done / _BALANCED))
+    return float(weight * (first / weight) ** (1 - min(1.0, done)))

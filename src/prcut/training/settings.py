@@ -45,7 +45,7 @@ class TrainSettings:
         600,
         "Maximum number of training steps per start.",
         option="steps",
-        shown="450 or k to distil, else 600",
+        shown="450 or k to distil, else 800",
     )
     batch_size: int = setting(
         2048, "Pairs per training step; rows to distil.", shown="256 to distil, else 2048"
