@@ -114,8 +114,12 @@ class RatioCutLoss(nn.Module):
     n_clusters : int
     balance_weight : float
         What an empty cluster costs: see :func:`prcut.numerics.objective.balance_factor`.
+        It may be set anew before any step, as by :func:`prcut.training.schedules.relax_balance`.
     mass_update_rate : float
         Weight of the newest batch in the running cluster mass.
+    n_heads : int
+        Heads of the model, such as ``Assigner(…, n_heads=16)``, which learn side by side. After a
+        step ``by_head`` has the loss of each.
 
     Examples
     --------
@@ -129,11 +133,16 @@ class RatioCutLoss(nn.Module):
     """
 
     def __init__(
-        self, n_clusters: int, balance_weight: float = 2.0, mass_update_rate: float = 0.8
+        self,
+        n_clusters: int,
+        balance_weight: float = 2.0,
+        mass_update_rate: float = 0.8,
+        n_heads: int = 1,
     ) -> None:
         super().__init__()
-        self.cluster_mass = RunningClusterMass(n_clusters, mass_update_rate)
-        self.balance_factor = balance_factor(balance_weight, n_clusters)
+        self.cluster_mass = RunningClusterMass(n_clusters, mass_update_rate, n_heads)
+        self.balance_weight = balance_weight
+        self.by_head: Tensor | None = None
 
     def forward(
         self,
@@ -144,9 +153,11 @@ class RatioCutLoss(nn.Module):
     ) -> Tensor:
         """Return the loss, a scalar: about ``n_clusters - 1`` for a model that knows nothing.
 
+        Several heads add up theirs.
+
         Parameters
         ----------
-        probs : tensor, shape (n_rows, n_clusters)
+        probs : tensor, shape (n_rows, n_clusters) or (n_rows, n_clusters, n_heads)
         pairs : int64 tensor, shape (2, n_pairs)
             Rows that are similar: two views of one thing, neighbours, a batch of
             :class:`prcut.training.pairs.WalkPairs`.
@@ -164,4 +175,7 @@ class RatioCutLoss(nn.Module):
             probs.index_select(0, target),
             mass,
         )
-        return cut + self.balance_factor * cluster_imbalance(mass)
+        factor = balance_factor(self.balance_weight, len(mass))
+        loss = cut + factor * cluster_imbalance(mass)
+        self.by_head = loss.detach()
+        return loss.sum()
