@@ -19,7 +19,9 @@ _HIDDEN = (256,)
 # labels are learned from smaller batches than cuts are estimated from, and in larger steps
 _DISTILLING = TrainConfig(max_steps=450, batch_size=256, learning_rate=1e-2)
 # heads that compete stand for starts; all their logits together are at most so many
-_TRAINING = TrainConfig(max_steps=800, n_heads=16, first_balance=4.0, patience=None)
+_TRAINING = TrainConfig(
+    max_steps=800, learning_rate=1e-2, n_heads=16, first_balance=4.0, patience=None
+)
 _MAX_LOGITS = 2048
 # more starts find lower objectives, in a time that grows with them
 _STARTS = {

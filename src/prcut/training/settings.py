@@ -50,9 +50,7 @@ class TrainSettings:
     batch_size: int = setting(
         2048, "Pairs per training step; rows to distil.", shown="256 to distil, else 2048"
     )
-    learning_rate: float = setting(
-        3e-3, "Learning rate of Adam.", shown="0.01 to distil, else 0.003"
-    )
+    learning_rate: float = setting(3e-3, "Learning rate of Adam.", shown="0.01")
     schedule: Literal["cosine", "constant"] = "cosine"
     descent: Literal["gradient", "proximal"] = "gradient"
     weight_decay: float = 0.0
