@@ -67,22 +67,27 @@ class PRCut(
     solver : {"search", "train"}, optional
         Search the graph for the clusters (the default), or train the assigner on pairs.
     hidden : sequence of int, optional
-        Widths of hidden layers, by default (256,) to distil and () to train.
+        Widths of hidden layers, by default (256,).
     bottleneck : int, optional
         Width of one more layer, whose activations :meth:`transform` returns.
     balance_weight : float, optional
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
         cut; 0 leaves the sizes free. By default a search derives it from the graph.
     walk_length : int, optional
-        Steps along the edges from one end of a training pair to the other.
+        Steps along the edges from one end of a training pair to the other, at first: they are
+        halved after every quarter of the training.
     max_steps, batch_size, learning_rate : optional
         Of training: see :class:`prcut.training.TrainConfig`.
     effort : {"fast", "default", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen.
     n_init : int, optional
-        Starts, by default 4; the lowest ``objective_`` is kept.
+        Starts, by default 4 of a search and 1 of training, in which 16 heads compete; the lowest
+        ``objective_`` is kept.
     n_jobs : int, optional
         Threads of the search, by default torch's number; labels do not depend on it.
+    refine : bool, optional
+        Of a trained partition, move single rows as long as ``objective_`` falls (the default);
+        ``labels_`` are then a little better than what :meth:`predict` gives.
     store_probs : bool
         Keep ``probs_`` of the training rows: ``fit`` distils.
     random_state : int, RandomState or None
@@ -139,6 +144,7 @@ class PRCut(
         effort: Effort = "default",
         n_init: int | None = None,
         n_jobs: int | None = None,
+        refine: bool | None = None,
         store_probs: bool = False,
         random_state: Any = None,
         device: str = "auto",
@@ -162,6 +168,7 @@ class PRCut(
         self.effort = effort
         self.n_init = n_init
         self.n_jobs = n_jobs
+        self.refine = refine
         self.store_probs = store_probs
         self.random_state = random_state
         self.device = device

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from prcut.numerics.objective import hard_objective
 from prcut.pipeline import fit as fitting
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import fit_rows
-from prcut.search.partition import Partition
+from prcut.search.partition import Partition, refine_labels
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.state import Record
 
@@ -67,3 +69,20 @@ def test_uniform_pairs_of_few_rows(
     fit = fit_rows(blobs[0], config, graph)
     assert fit.labels is not None
     assert adjusted_rand_score(blobs[1], fit.labels) > 0.98
+
+
+def test_training_ends_with_one_head_for_features_and_refined_labels(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
+) -> None:
+    rows, classes = blobs
+    config = FitConfig.of("default", 3, solver="train", max_steps=80, refine=False)
+    fit, refined = (fit_rows(rows, replace(config, refine=one), graph) for one in (False, True))
+    assert fit.labels is not None
+    assert refined.labels is not None
+    assert (fit.assigner.n_heads, fit.assigner.n_features) == (1, rows.shape[1])
+    np.testing.assert_array_equal(assign_labels(fit.assigner, rows), fit.labels)
+    assert fit.state.history["head_objectives"].shape == (8, 16)
+    assert adjusted_rand_score(classes, fit.labels) > 0.9
+    assert refined.objective <= fit.objective
+    moved = refine_labels(graph, fit.labels, 3, balance_weight=config.training_balance)
+    np.testing.assert_array_equal(refined.labels, moved)

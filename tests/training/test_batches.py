@@ -13,8 +13,9 @@ import torch
 from scipy import sparse
 
 import reference
+from prcut import SimilarityGraph
 from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_ends
-from prcut.training.pairs import PairSampler, UniformPairs, WalkPairs
+from prcut.training.pairs import EdgePairs, PairSampler, UniformPairs, WalkPairs
 from prcut.training.streams import draw_steps
 
 N_SAMPLES = 40
@@ -166,3 +167,16 @@ def test_ends_of_pairs_and_their_gradient(make_sampler: Callable[[], PairSampler
         torch.testing.assert_close(ours, theirs)
     is_view = pair_ends(probs, batch)[0].data_ptr() == probs.data_ptr()
     assert is_view == isinstance(make_sampler(), WalkPairs)
+
+
+def test_a_sampler_may_depend_on_the_step() -> None:
+    rows, graph = torch.arange(6.0)[:, None], SimilarityGraph.from_labels([0, 0, 0, 1, 1, 1])
+    longest = WalkPairs(graph, n_steps=4)
+    walks = {n_steps: longest.of_length(n_steps) for n_steps in (1, 4)}
+    scheduled = GatheredPairs(lambda step: walks[4 if step < 5 else 1], rows)
+    for first in (0, 3):  # whichever steps are drawn together
+        with closing(scheduled.stream(32, start_step=first)) as stream:
+            for step, batch in zip(range(first, 10), stream, strict=False):
+                sampler = EdgePairs(graph) if step >= 5 else longest
+                (expected,) = draw_steps(sampler, 32, 0, [step])
+                assert torch.equal(batch.features[:, 0].long(), expected.rows)

@@ -50,23 +50,36 @@ BATCHES: dict[str, Callable[[], BatchStream]] = {
 }
 
 
-def new_assigner(hidden: tuple[int, ...] = (8,), bottleneck: int | None = None) -> Assigner:
+def new_assigner(
+    hidden: tuple[int, ...] = (8,), bottleneck: int | None = None, n_heads: int = 1
+) -> Assigner:
     generator = torch.Generator().manual_seed(1)
-    assigner = Assigner(5, 3, hidden, bottleneck, generator=generator)
+    assigner = Assigner(5, 3, hidden, bottleneck, n_heads=n_heads, generator=generator)
     assigner.standardize(ROWS.mean(0), 2.0)
     return assigner
 
 
 def trained(device: str, make: Callable[[], BatchStream], config: TrainConfig) -> TrainState:
-    return train(make(), new_assigner().to(device), config)
+    return train(make(), new_assigner(n_heads=config.n_heads).to(device), config)
 
 
 @devices
 @pytest.mark.parametrize("make", BATCHES.values(), ids=BATCHES)
-@pytest.mark.parametrize("options", [{}, {"optimizer": "rmsprop"}, {"descent": "proximal"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": "rmsprop"},
+        {"descent": "proximal"},
+        {"n_heads": 4, "first_balance": 4.0},
+    ],
+    ids=["adam", "rmsprop", "proximal", "heads"],
+)
 def test_training_gives_the_numbers_of_the_cpu(
     device: str, make: Callable[[], BatchStream], options: dict[str, Any]
 ) -> None:
+    if "n_heads" in options and make is BATCHES["distillation"]:
+        pytest.skip("only cuts have heads")
     config = replace(QUICK, **options)
     expected = trained("cpu", make, config)
     with stand_in(device):
@@ -86,7 +99,7 @@ def test_a_step_does_not_wait_for_the_device(device: str, make: Callable[[], Bat
             trained(device, make, replace(QUICK, max_steps=n_steps))
         waits.append(standin.waits)
     assert waits[0] == waits[1]
-    assert sum(waits[0].values()) == 2  # means and confidence, and the sizes
+    assert sum(waits[0].values()) == 1  # all figures of a record
 
 
 @devices

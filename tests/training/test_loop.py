@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -356,17 +357,24 @@ def _train_as_rank(rank: int, folder: str, make: Callable[[], Any]) -> None:
         "gloo", rank=rank, world_size=2, init_method=f"file://{folder}/rendezvous"
     )
     pairs, assigner = make()
-    state = train(pairs, assigner, QUICK, checkpoint=Folder(f"{folder}/run"))
+    config = replace(QUICK, n_heads=getattr(assigner, "n_heads", 1))
+    state = train(pairs, assigner, config, checkpoint=Folder(f"{folder}/run"))
     history = state.history
     torch.save([history, assigner.state_dict()], f"{folder}/rank-{rank}.pt")
     distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("make", [problem, distillation])
+def headed_problem() -> tuple[GatheredPairs, Assigner]:
+    pairs, _ = problem()
+    generator = torch.Generator().manual_seed(0)
+    return pairs, Assigner(4, 3, (6,), n_heads=8, generator=generator)
+
+
+@pytest.mark.parametrize("make", [problem, distillation, headed_problem])
 def test_two_processes_follow_the_curve_of_one(tmp_path: Path, make: Callable[[], Any]) -> None:
     multiprocessing.spawn(_train_as_rank, (str(tmp_path), make), nprocs=2)
     pairs, assigner = make()
-    expected = train(pairs, assigner, QUICK)
+    expected = train(pairs, assigner, replace(QUICK, n_heads=getattr(assigner, "n_heads", 1)))
     results = [torch.load(tmp_path / f"rank-{rank}.pt", weights_only=False) for rank in (0, 1)]
     for history, weights in results:
         for name, values in expected.history.items():

@@ -138,3 +138,17 @@ def test_the_example_of_pseudo_labels_learns() -> None:
     run = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
     before, after = [float(word) for word in run.stdout.split() if word.startswith("0.")][-2:]
     assert after > before + 0.02
+
+
+def test_heads_add_up_their_losses_and_balance_may_change() -> None:
+    probs = torch.rand(6, 3, 2).softmax(1)
+    pairs = torch.tensor([[0, 1, 2], [3, 4, 5]])
+    both, *single = RatioCutLoss(3, n_heads=2), RatioCutLoss(3), RatioCutLoss(3)
+    for weight in (2.0, 0.5):
+        alone = []
+        for head, loss in enumerate(single):
+            loss.balance_weight = weight
+            alone.append(loss(probs[:, :, head], pairs))
+        both.balance_weight = weight
+        torch.testing.assert_close(both(probs, pairs), torch.stack(alone).sum())
+        torch.testing.assert_close(both.by_head, torch.stack(alone))

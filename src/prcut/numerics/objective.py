@@ -38,8 +38,9 @@ def soft_ratio_cut(
     ----------
     weight : tensor, shape (n_pairs,)
     source_probs, target_probs : tensors, shape (n_pairs, n_clusters)
-        Cluster probabilities at the two ends of every pair.
-    cluster_mass : tensor, shape (n_clusters,)
+        Cluster probabilities at the two ends of every pair; of several heads, shape
+        (n_pairs, n_clusters, n_heads), for one value per head.
+    cluster_mass : tensor, shape (n_clusters,) or (n_clusters, n_heads)
 
     Examples
     --------
@@ -48,8 +49,8 @@ def soft_ratio_cut(
     0.5
     """
     split_probs: Tensor = _SplitProbs.apply(source_probs, target_probs)  # type: ignore[no-untyped-call]
-    cut = weight.to(split_probs.dtype) @ split_probs
-    return 0.5 * (cut / _nonzero(cluster_mass)).sum()
+    cut = weight.to(split_probs.dtype) @ split_probs.flatten(1)
+    return 0.5 * (cut.view_as(cluster_mass) / _nonzero(cluster_mass)).sum(0)
 
 
 class _SplitProbs(torch.autograd.Function):
@@ -150,11 +151,13 @@ def carry_batch_gradient(running_mass: Tensor, batch_mass: Tensor) -> Tensor:
 def cluster_imbalance(cluster_mass: Tensor) -> Tensor:
     r"""Compute :math:`D_{KL}(p̄ ‖ 1/k) = \log k − H(p̄)`: 0 when balanced, log k at collapse.
 
+    The clusters come first: a mass of shape (n_clusters, n_heads) has one value per head.
+
     >>> cluster_imbalance(torch.tensor([0.5, 0.5])).item()
     0.0
     """
-    n_clusters = cluster_mass.shape[-1]
-    return math.log(n_clusters) + (cluster_mass * _nonzero(cluster_mass).log()).sum()
+    n_clusters = len(cluster_mass)
+    return math.log(n_clusters) + (cluster_mass * _nonzero(cluster_mass).log()).sum(0)
 
 
 def balance_factor(balance_weight: float, n_clusters: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -23,10 +23,15 @@ _PUBLISHED: dict[str, tuple[Literal["adam", "rmsprop"], int, tuple[int, ...]]] =
     "paper-pixels": ("rmsprop", 150, (512, 512, 512)),
     "paper-representations": ("adam", 100, ()),
 }
+# heads that compete stand for starts; all their logits together are at most so many
+_TRAINING = TrainConfig(
+    max_steps=800, learning_rate=1e-2, n_heads=16, first_balance=4.0, patience=None
+)
+_MAX_LOGITS = 2048
 # more starts find lower objectives, in a time that grows with them
 _STARTS = {
     "search": {"fast": 0, "default": 4, "best": 16},
-    "train": {"fast": 1, "default": 4, "best": 16},
+    "train": {"fast": 1, "default": 1, "best": 4},
 }
 
 
@@ -44,17 +49,23 @@ class FitConfig(FitSettings):
         Both ends of walks along the edges, or the paper's two batches.
     standardize : bool
         Whether the assigner reads rows from their mean, in units of their deviation.
+    n_components : int, optional
+        Main directions of the rows that training sees, folded into the assigner after it; None
+        trains on the rows themselves.
+    refine : bool
+        Move single rows of a trained partition, where the graph is in memory, as long as its
+        objective falls; the assigner stays as it was trained.
     train, distil : TrainConfig
         Of the one solver and of the other, which takes at least a step per cluster.
     """
 
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: TrainConfig = _TRAINING
     distil: TrainConfig = _DISTILLING
 
     def __post_init__(self) -> None:
         for name in ("n_clusters", "walk_length"):
             check_positive_int(name, getattr(self, name))
-        for name in ("n_neighbors", "n_init", "n_jobs", "bottleneck"):
+        for name in ("n_neighbors", "n_init", "n_jobs", "bottleneck", "n_components"):
             if getattr(self, name) is not None:
                 check_positive_int(name, getattr(self, name))
         for width in self.layers:
@@ -100,10 +111,11 @@ class FitConfig(FitSettings):
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """``hidden``, or the solver's default."""
+        """``hidden``, or one layer, or none to train on rows that are not projected."""
         if self.hidden is not None:
             return self.hidden
-        return _HIDDEN if self.solver == "search" else ()
+        is_linear = self.solver == "train" and self.n_components is None
+        return () if is_linear else _HIDDEN
 
     @classmethod
     def of(cls, preset: Preset, n_clusters: int, *, seed: int = 0, **given: Any) -> FitConfig:
@@ -126,7 +138,8 @@ class FitConfig(FitSettings):
 def _read_preset(preset: Preset, n_clusters: int) -> FitConfig:
     """Return our settings, or those of the paper's experiments and nothing beside them."""
     if preset == "default":
-        return FitConfig(n_clusters)
+        n_heads = min(_TRAINING.n_heads, max(1, _MAX_LOGITS // n_clusters))
+        return FitConfig(n_clusters, train=replace(_TRAINING, n_heads=n_heads))
     if preset not in _PUBLISHED:
         *others, last = map(repr, get_args(Preset))
         raise InvalidInputError(f"{preset=} must be {', '.join(others)} or {last}.")
@@ -139,6 +152,8 @@ def _read_preset(preset: Preset, n_clusters: int) -> FitConfig:
         pairs="uniform",
         hidden=hidden,
         standardize=False,
+        n_components=None,
+        refine=False,
         n_init=1,
         train=TrainConfig.paper(n_clusters, optimizer),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +26,12 @@ from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Step, StepLog
 from prcut.search.merge import MergeTree
-from prcut.search.partition import Partition, find_partition
+from prcut.search.partition import Partition, find_partition, refine_labels
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.batches import GatheredPairs, LabelledRows
-from prcut.training.pairs import GraphPairs, UniformPairs, WalkPairs
+from prcut.training.pairs import PairSampler, UniformPairs, WalkPairs
+from prcut.training.schedules import halve_walk
 from prcut.training.state import TrainState
 
 
@@ -129,7 +130,7 @@ def fit_rows(
         balance_weight = config.training_balance
         trainer = Trainer.of(features, *options)
         start = LazyStart.of(_descend(chosen.graph, features, balance_weight, trainer))
-        labels = assign_labels(start().assigner, features)
+        labels = _label(start().assigner, features, chosen.graph, config)
     score = score_labels(chosen.graph, labels, config.n_clusters, balance_weight)
     kept = balance_weight, config.solver, chosen.n_neighbors
     return Fit(start, labels, *score, *kept, tuple(log))
@@ -192,15 +193,31 @@ def _descend(
     """Train assigners on the expected ratio cut, as the paper does; return the best start."""
     config = trainer.config
     descent = replace(config.train, balance_weight=balance_weight)
-    sampler: GraphPairs
+    sampler: PairSampler | Callable[[int], PairSampler]
     if config.pairs == "uniform":
         descent = replace(descent, batch_size=min(descent.batch_size, graph.n_samples))
         sampler = UniformPairs(graph)
     else:
-        sampler = WalkPairs(graph, n_steps=config.walk_length)
+        walks = cache(WalkPairs(graph, n_steps=config.walk_length).of_length)
+
+        def sampler(step: int) -> PairSampler:
+            return walks(halve_walk(step / descent.max_steps, config.walk_length))
+
+    seen = features if trainer.projection is None else trainer.projection(features)
 
     def score(assigner: Assigner) -> Score:
-        labels = assign_labels(assigner, features)
+        labels = _label(assigner, features, graph, config)
         return score_labels(graph, labels, config.n_clusters, balance_weight)
 
-    return trainer.train_starts(GatheredPairs(sampler, features), descent, score)
+    return trainer.train_starts(GatheredPairs(sampler, seen), descent, score)
+
+
+def _label(
+    assigner: Assigner, features: Any, graph: SimilarityGraph, config: FitConfig
+) -> np.ndarray:
+    """Return the partition that an assigner gives, with single rows moved where that is wanted."""
+    labels = assign_labels(assigner, features)
+    if not config.refine:
+        return labels
+    weight = config.training_balance
+    return refine_labels(graph, labels, config.n_clusters, balance_weight=weight)

@@ -93,7 +93,7 @@ def read_result(path: str) -> RunResult | None:
 
 
 def read_history(folder: Folder) -> dict[str, np.ndarray]:
-    """Read the records of training, without the sizes, which may be a large table."""
+    """Read the records of training, without those of clusters and heads: large tables."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -102,8 +102,9 @@ def read_history(folder: Folder) -> dict[str, np.ndarray]:
     content = pa.BufferReader(folder.read_bytes(_HISTORY))
     try:
         file = pq.ParquetFile(content)
-        missing = set(OF_GRAPH) - set(file.schema_arrow.names)  # of a distillation
-        names = [name for name in Record._fields if name not in {*missing, "cluster_sizes"}]
+        left_out = set(OF_GRAPH) - set(file.schema_arrow.names)  # of a distillation
+        left_out |= {"cluster_sizes", "head_objectives"}
+        names = [name for name in Record._fields if name not in left_out]
         table = file.read(names)
         history = {name: table.column(name).to_numpy() for name in names}
         if not all(np.isfinite(values).all() for values in history.values()):
@@ -118,10 +119,12 @@ def _save_history(folder: Folder, state: TrainState) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    history = state.history
-    sizes = pa.array(history.pop("cluster_sizes").astype(np.float32).ravel())
-    columns = {name: pa.array(values) for name, values in history.items()}
-    columns["cluster_sizes"] = pa.FixedSizeListArray.from_arrays(sizes, state.n_clusters)
+    columns = {
+        name: pa.array(values)
+        if values.ndim == 1
+        else pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+        for name, values in state.history.items()
+    }
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink)
     folder.write_bytes(_HISTORY, iter([memoryview(sink.getvalue())]))

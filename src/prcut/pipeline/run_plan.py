@@ -27,7 +27,13 @@ _LOG = logging.getLogger(__name__)
 # fraction of the free memory that a run may use by default
 _USABLE_MEMORY = 0.6
 # settings that the first runs did not have, and what they did: a plan leaves them out
-_LATER = (("effort", "default"), ("optimizer", "adam"), ("standardize", True))
+_LATER = (
+    ("effort", "default"),
+    ("first_balance", 0.0),
+    ("n_heads", 1),
+    ("optimizer", "adam"),
+    ("standardize", True),
+)
 _DECIDED_ONCE = ("data", "mode", "block_rows", "sample_rows")
 
 
@@ -121,7 +127,10 @@ def open_plan(path: str, source: Source, config: FitConfig, device: str = "auto"
 def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
     """Describe a run, one name for each setting, so that an error can say which one differs."""
     is_searched = config.solver == "search"
-    left_out = {"train", "distil", "n_jobs"}  # threads decide nothing
+    # threads decide nothing, and a search neither projects nor refines
+    left_out = {"train", "distil", "n_jobs"} | (
+        {"n_components", "refine"} if is_searched else set()
+    )
     own = {name: value for name, value in asdict(config).items() if name not in left_out}
     plan = {
         "kind": "run",

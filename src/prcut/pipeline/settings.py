@@ -59,18 +59,22 @@ class FitSettings:
         choices=get_args(Effort),
     )
     pairs: Literal["walk", "uniform"] = "walk"
-    walk_length: int = setting(8, "Steps along the edges from one end of a pair to the other.")
+    walk_length: int = setting(
+        8, "Steps along the edges from one end of a pair to the other, at first; later fewer."
+    )
+    n_components: int | None = 64
+    refine: bool = True
     hidden: tuple[int, ...] | None = setting(
         None,
         "Widths of the hidden layers, such as 512,512.",
-        shown="256 to distil, else none",
+        shown="256",
     )
     standardize: bool = True
     bottleneck: int | None = setting(None, "Width of an extra layer before the last.")
     n_init: int | None = setting(
         None,
         "Number of starts; the one with the lowest objective is kept.",
-        shown="4",
+        shown="4 to search, 1 to train",
     )
     n_jobs: int | None = setting(
         None,

@@ -20,6 +20,7 @@ from prcut.runtime.folder import Folder
 from prcut.training.assigner.network import Assigner
 from prcut.training.batches import BatchStream
 from prcut.training.loop import train
+from prcut.training.projection import Projection
 from prcut.training.state import Record, TrainConfig, TrainState
 
 _LOG = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Trainer:
     config: FitConfig
     origin: Tensor
     scale: float
+    projection: Projection | None
     device: torch.device
     checkpoint: Folder | None = None
     on_record: OnRecord | None = None
@@ -86,26 +88,31 @@ class Trainer:
     @classmethod
     def of(cls, features: Any, config: FitConfig, device: Any, *options: Any) -> Trainer:
         """Measure the features and return a trainer for them."""
+        projection, n_components = None, config.n_components
+        if config.solver == "train" and n_components is not None:
+            projection = Projection.of(features, n_components, config.seed)
         measured = measure_features(features, config.seed)
-        return cls(config, *measured, torch.device(device), *options)
+        return cls(config, *measured, projection, torch.device(device), *options)
 
-    def new_assigner(self, seed: int) -> Assigner:
-        """Make an untrained assigner."""
-        config = self.config
+    def new_assigner(self, seed: int, n_heads: int = 1) -> Assigner:
+        """Make an untrained assigner, of coordinates where the features are projected."""
+        config, projection = self.config, self.projection
         assigner = Assigner(
-            len(self.origin),
+            len(self.origin) if projection is None else projection.basis.shape[1],
             config.n_clusters,
             config.layers,
             config.bottleneck,
+            n_heads=n_heads,
+            weight_norm=projection is None,
             generator=Generator().manual_seed(seed),
         )
-        if config.standardize:
+        if projection is None and config.standardize:
             assigner.standardize(self.origin, self.scale)
         return assigner.to(self.device)
 
     def train(self, batches: BatchStream, config: TrainConfig, number: int = 0) -> Start:
-        """Train one start."""
-        assigner = self.new_assigner(config.seed)
+        """Train one start, on batches that are projected already."""
+        assigner = self.new_assigner(config.seed, config.n_heads)
         state = train(
             batches,
             assigner,
@@ -113,6 +120,8 @@ class Trainer:
             checkpoint=None if self.checkpoint is None else self.checkpoint / f"start-{number}",
             on_record=None if self.on_record is None else partial(self.on_record, number),
         )
+        if self.projection is not None:
+            assigner = self.projection.fold(assigner, state)
         return Start(assigner, state)
 
     def train_starts(

@@ -32,7 +32,10 @@ def train_further(
     nothing but its assigner and the number of its steps.
     """
     if before is None:
-        assigner = Trainer.of(rows, config, device).new_assigner(config.seed)
+        # linear: a call makes too few steps for more. Heads compete during the first
+        config = replace(config, n_components=None)
+        trainer = Trainer.of(rows, config, device)
+        assigner = trainer.new_assigner(config.seed, config.train.n_heads)
         state = TrainState.start(assigner, config.train)
     else:
         assigner, state, _ = before
@@ -45,6 +48,7 @@ def train_further(
         max_steps=state.step + more,
         schedule="constant",
         patience=None,
+        first_balance=config.train.first_balance if before is None else 0.0,
     )
     pairs = GatheredPairs(WalkPairs(graph, n_steps=config.walk_length), rows)
     return Start(assigner, train(pairs, assigner, further, state=state))

@@ -9,9 +9,9 @@ many processes divide it.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
-from itertools import chain, count
+from itertools import chain, count, groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from prcut.graph.rows import as_features, gather_rows
+from prcut.runtime.distributed import this_process
 from prcut.runtime.engine import read_ahead
 from prcut.training.pairs import PairBatch, PairSampler
+from prcut.training.settings import TrainSettings
 from prcut.training.streams import check_streams, draw_steps, stream_generator
 
 # steps whose pairs are drawn together, which is faster than one by one
@@ -65,17 +67,32 @@ class BatchStream(Protocol):
         """Yield batches without end, from step ``start_step`` on: this process's part of each."""
 
 
+def open_stream(
+    batches: BatchStream, config: TrainSettings, start_step: int
+) -> Generator[Batch, None, None]:
+    """Open this process's part of the batches of a training run."""
+    rank, world_size = this_process()
+    return batches.stream(
+        config.batch_size,
+        seed=config.seed,
+        start_step=start_step,
+        n_streams=config.n_streams,
+        rank=rank,
+        world_size=world_size,
+    )
+
+
 class GatheredPairs:
     """Pairs drawn by a sampler, with their rows gathered from features.
 
     Parameters
     ----------
-    sampler : PairSampler
+    sampler : PairSampler, or a function of the step that returns one
     features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
     """
 
-    def __init__(self, sampler: PairSampler, features: Any) -> None:
-        self.sampler = sampler
+    def __init__(self, sampler: PairSampler | Callable[[int], PairSampler], features: Any) -> None:
+        self._sampler_at = (lambda _: sampler) if isinstance(sampler, PairSampler) else sampler
         self._on_disk = isinstance(features, np.memmap)
         self.features = as_features(features)
 
@@ -93,15 +110,16 @@ class GatheredPairs:
 
         def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
-                yield draw_steps(
-                    self.sampler,
-                    batch_size,
-                    seed,
-                    range(first, first + _STEPS_AHEAD),
-                    n_streams=n_streams,
-                    rank=rank,
-                    world_size=world_size,
-                )
+                for sampler, steps in groupby(range(first, first + _STEPS_AHEAD), self._sampler_at):
+                    yield draw_steps(
+                        sampler,
+                        batch_size,
+                        seed,
+                        list(steps),
+                        n_streams=n_streams,
+                        rank=rank,
+                        world_size=world_size,
+                    )
 
         def gather(pairs: PairBatch) -> FeatureBatch:
             return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])

@@ -32,7 +32,7 @@ def save_checkpoint(
     tensors |= {f"mass.{name}": value for name, value in state.cluster_mass.state_dict().items()}
     for number, slots in state.optimizer.state.items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in slots.items()}
-    history = state.history
+    tensors["heads"], history = state.heads, state.history
     tensors |= {f"history.{name}": torch.from_numpy(values) for name, values in history.items()}
     name = f"checkpoint-{state.step:09d}.safetensors"
     content = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
@@ -62,6 +62,8 @@ def load_checkpoint(
             tensors = load(folder.read_bytes(name))
             if broken := [key for key, value in tensors.items() if not value.isfinite().all()]:
                 raise ValueError(f"{broken[0]} holds NaN or infinity")
+            if "heads" in tensors and len(tensors["heads"]) < len(state.heads):
+                state.keep_heads(assigner, tensors["heads"])
             assigner.load_state_dict(_with_prefix(tensors, "assigner."))
             if not getattr(assigner, "is_finite", True):
                 raise ValueError("the assigner gives NaN or infinity in place of logits")
@@ -121,16 +123,22 @@ def _optimizer_state(
 
 def parse_records(history: Mapping[str, Tensor], n_clusters: int) -> list[Record]:
     """Check a saved history and return its records."""
-    names = [name for name in Record._fields if "cut" in history or name not in OF_GRAPH]
+    missing = {name for name in (*OF_GRAPH[:1], "head_objectives") if name not in history}
+    missing |= {*OF_GRAPH} if "cut" in missing else set()
+    names = [name for name in Record._fields if name not in missing]
     n_records = history["step"].numel()
     for name in names:
         column = history[name]
-        shape = (n_records, n_clusters) if name == "cluster_sizes" and n_records else (n_records,)
+        shape: tuple[int, ...] = (n_records,)
+        if name == "cluster_sizes" and n_records:
+            shape = n_records, n_clusters
+        elif name == "head_objectives":
+            shape = n_records, column.numel() // max(1, n_records)
         if column.shape != shape:
             raise ValueError(f"history.{name} has shape {tuple(column.shape)}, expected {shape}")
     records = []
     for row in zip(*(history[name] for name in names), strict=True):
-        values: dict[str, Any] = dict.fromkeys(OF_GRAPH)
+        values: dict[str, Any] = dict.fromkeys(missing)
         values |= zip(names, (v.numpy() if v.ndim else v.item() for v in row), strict=True)
         records.append(Record(**values))
     return records

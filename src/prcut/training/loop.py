@@ -22,8 +22,9 @@ from prcut.numerics.objective import (
 from prcut.numerics.proximal import proximal_softmax, softmax
 from prcut.runtime.distributed import this_process, widest_float
 from prcut.runtime.folder import Folder
-from prcut.training.batches import Batch, BatchStream, LabelledBatch, pair_ends
+from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_ends
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
+from prcut.training.heads import drop_heads
 from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
 
 # relative fall below which a run has stalled: of the objective, about the noise of 200 batches; of
@@ -79,23 +80,18 @@ def train(
     state = state or TrainState.start(assigner, config)
     if checkpoint is not None:
         load_checkpoint(checkpoint, assigner, state, config)
-    rank, world_size = this_process()
+    rank = this_process().rank
     device = next(assigner.parameters()).device
-    parallel = nn.parallel.DistributedDataParallel(assigner) if world_size > 1 else assigner
-    factor = balance_factor(config.balance_weight, state.n_clusters)
+    parallel = _parallel(assigner)
     to_probs = proximal_softmax if config.descent == "proximal" else softmax
     low_precision = config.precision == "bfloat16"
     measured: list[Tensor] = []
-    stream = batches.stream(
-        config.batch_size,
-        seed=config.seed,
-        start_step=state.step,
-        n_streams=config.n_streams,
-        rank=rank,
-        world_size=world_size,
-    )
-    with closing(stream):
+    with closing(open_stream(batches, config, state.step)) as stream:
         while state.step < config.max_steps and not _has_stalled(state, config.patience):
+            if config.n_heads_at(state.step) < len(state.heads):
+                drop_heads(batches, assigner, config, state, config.n_heads_at(state.step))
+                parallel = _parallel(assigner)
+            factor = balance_factor(config.balance_weight_at(state.step), state.n_clusters)
             batch = _on_device(next(stream), device)  # Alg. 1, lines 3–5
             with torch.autocast(device.type, torch.bfloat16, enabled=low_precision):
                 logits = parallel(batch.features)
@@ -108,7 +104,7 @@ def train(
                 mass = state.cluster_mass(probs, batch.node_weight)  # line 7
                 cut = soft_ratio_cut(batch.weight, *pair_ends(probs, batch), mass)
                 imbalance = cluster_imbalance(mass)
-                loss = cut + factor * imbalance
+                loss = (cut + factor * imbalance).sum()  # over the heads
                 terms = torch.stack([cut, imbalance])
             measured.append(terms.detach().to(widest_float(device)))
             loss.backward()  # lines 8–10 (errata 3)
@@ -118,16 +114,24 @@ def train(
             if state.step % RECORD_EVERY == 0:
                 # ten, or fewer where an earlier call ended
                 means = torch.stack(measured).mean(0)
-                record = _record(state.step, means, factor, logits.detach(), batch)
+                record = _record(state, means, factor, logits.detach(), batch)
                 state.add(record)
                 measured.clear()
                 if on_record is not None:
                     on_record(record)
             if checkpoint is not None and rank == 0 and state.step % config.checkpoint_every == 0:
                 save_checkpoint(checkpoint, assigner, state, config)
+    if len(state.heads) > 1:  # stopped early
+        drop_heads(batches, assigner, config, state, 1)
     if checkpoint is not None and rank == 0:
         save_checkpoint(checkpoint, assigner, state, config)
     return state
+
+
+def _parallel(assigner: nn.Module) -> nn.Module:
+    if this_process().world_size == 1:
+        return assigner
+    return nn.parallel.DistributedDataParallel(assigner)
 
 
 def _on_device(batch: Batch, device: torch.device) -> Batch:
@@ -136,33 +140,42 @@ def _on_device(batch: Batch, device: torch.device) -> Batch:
     return batch._replace(**{name: getattr(batch, name).to(device) for name in moved})
 
 
-def _record(step: int, means: Tensor, factor: float, logits: Tensor, batch: Batch) -> Record:
+def _record(
+    state: TrainState, means: Tensor, factor: float, logits: Tensor, batch: Batch
+) -> Record:
     """Return the record of the last steps.
 
-    ``means`` are cut and imbalance or, while distilling, the cross-entropy; confidence and sizes
-    are those of the last batch.
+    ``means`` are cut and imbalance, of every head, or the cross-entropy while distilling;
+    confidence and sizes are those of the last batch.
     """
-    confidence, labels = softmax(logits).max(1)
-    weight = torch.ones_like(confidence) if isinstance(batch, LabelledBatch) else batch.node_weight
-    sizes = means.new_zeros(logits.shape[1]).index_add_(0, labels, weight.to(means.dtype))
-    n_means = len(means) + 1
-    figures = torch.cat([means, confidence.to(means.dtype).mean()[None], sizes])
+    n_heads, n_means = len(state.heads), len(means) + 1
+    confidence, labels = softmax(logits).view(len(logits), -1, n_heads).max(1)
+    ones = torch.ones_like(logits[:, 0])
+    weight = ones if isinstance(batch, LabelledBatch) else batch.node_weight
+    weight = weight.to(means.dtype)[:, None].expand_as(labels)
+    sizes = means.new_zeros(state.n_clusters, n_heads).scatter_add_(0, labels, weight)
+    certainty = confidence.to(means.dtype).mean(0)[None]
+    figures = torch.cat([means.view(-1, n_heads), certainty, sizes])
     world_size = this_process().world_size
     if world_size > 1:
         distributed.all_reduce(figures)
         figures[:n_means] /= world_size
-    *terms, certainty = figures[:n_means].tolist()
-    if not math.isfinite(sum(terms)):
+    figures = figures.cpu()
+    distils = isinstance(batch, LabelledBatch)
+    objectives = figures[0] if distils else figures[0] + factor * figures[1]
+    if not objectives.isfinite().all():
         raise PRCutError(
-            f"training diverged before step {step}: the objective is not finite; "
+            f"training diverged before step {state.step}: the objective is not finite; "
             "lower learning_rate or raise balance_weight."
         )
+    lowest = int(objectives.argmin())
+    *terms, certainty = figures[:n_means, lowest].tolist()
     # a copy: the array of a tensor would keep a kilobyte alive
-    fractions = (figures[n_means:] / figures[n_means:].sum()).float().cpu().numpy().copy()
-    if isinstance(batch, LabelledBatch):
-        return Record(step, terms[0], None, None, certainty, fractions)
-    cut, imbalance = terms
-    return Record(step, cut + factor * imbalance, cut, imbalance, certainty, fractions)
+    fractions = figures[n_means:, lowest] / figures[n_means:, lowest].sum()
+    cut, imbalance = (None, None) if distils else terms
+    objective, shown = objectives[lowest].item(), fractions.float().numpy().copy()
+    by_head = state.join_heads(objectives.numpy())
+    return Record(state.step, objective, cut, imbalance, certainty, shown, by_head)
 
 
 def _has_stalled(state: TrainState, patience: int | None) -> bool:

@@ -29,6 +29,8 @@ class RunningClusterMass(nn.Module):
     n_clusters : int
     update_rate : float in (0, 1]
         The paper's β.
+    n_heads : int
+        Heads that each have a mass of their own.
 
     Examples
     --------
@@ -39,20 +41,22 @@ class RunningClusterMass(nn.Module):
 
     running: Tensor
 
-    def __init__(self, n_clusters: int, update_rate: float = 0.8) -> None:
+    def __init__(self, n_clusters: int, update_rate: float = 0.8, n_heads: int = 1) -> None:
         super().__init__()
         check_positive_int("n_clusters", n_clusters)
+        check_positive_int("n_heads", n_heads)
         if not 0 < update_rate <= 1:
             raise InvalidInputError(f"{update_rate=} must be in (0, 1].")
         self.update_rate = update_rate
-        self.register_buffer("running", torch.full((n_clusters,), 1 / n_clusters))
+        shape = (n_clusters,) if n_heads == 1 else (n_clusters, n_heads)
+        self.register_buffer("running", torch.full(shape, 1 / n_clusters))
 
     def forward(self, probs: Tensor, node_weight: Tensor | None = None) -> Tensor:
-        """Update the running mass by a batch and return it, shape (n_clusters,).
+        """Update the running mass by a batch and return it, shape (n_clusters[, n_heads]).
 
         Parameters
         ----------
-        probs : tensor, shape (n_rows, n_clusters)
+        probs : tensor, shape (n_rows, n_clusters) or (n_rows, n_clusters, n_heads)
             All rows of the batch, sources and targets alike.
         node_weight : tensor, shape (n_rows,), optional
             Weight of every row in the mean. With rows drawn uniformly: 1 (default) for the ratio
@@ -63,8 +67,9 @@ class RunningClusterMass(nn.Module):
             node_weight = probs.new_ones(len(probs))
         node_weight = node_weight.to(probs.dtype)
         # weighted sums and their divisor travel together: ranks may differ in both
-        sums = _sum_over_ranks(torch.cat([node_weight @ probs, node_weight.sum()[None]]))
-        batch_mass = sums[:-1] / sums[-1]
+        local = torch.cat([node_weight @ probs.flatten(1), node_weight.sum()[None]])
+        sums = _sum_over_ranks(local)
+        batch_mass = (sums[:-1] / sums[-1]).view_as(self.running)
         with torch.no_grad():
             self.running.lerp_(batch_mass.to(self.running.dtype), self.update_rate)
         return carry_batch_gradient(self.running.to(probs.dtype), batch_mass)
@@ -109,8 +114,12 @@ class RatioCutLoss(nn.Module):
     n_clusters : int
     balance_weight : float
         What an empty cluster costs: see :func:`prcut.numerics.objective.balance_factor`.
+        It may be set anew before any step, as by :func:`prcut.training.schedules.relax_balance`.
     mass_update_rate : float
         Weight of the newest batch in the running cluster mass.
+    n_heads : int
+        Heads of the model, such as ``Assigner(…, n_heads=16)``, which learn side by side. After a
+        step ``by_head`` has the loss of each.
 
     Examples
     --------
@@ -124,11 +133,16 @@ class RatioCutLoss(nn.Module):
     """
 
     def __init__(
-        self, n_clusters: int, balance_weight: float = 2.0, mass_update_rate: float = 0.8
+        self,
+        n_clusters: int,
+        balance_weight: float = 2.0,
+        mass_update_rate: float = 0.8,
+        n_heads: int = 1,
     ) -> None:
         super().__init__()
-        self.cluster_mass = RunningClusterMass(n_clusters, mass_update_rate)
-        self.balance_factor = balance_factor(balance_weight, n_clusters)
+        self.cluster_mass = RunningClusterMass(n_clusters, mass_update_rate, n_heads)
+        self.balance_weight = balance_weight
+        self.by_head: Tensor | None = None
 
     def forward(
         self,
@@ -139,9 +153,11 @@ class RatioCutLoss(nn.Module):
     ) -> Tensor:
         """Return the loss, a scalar: about ``n_clusters - 1`` for a model that knows nothing.
 
+        Several heads add up theirs.
+
         Parameters
         ----------
-        probs : tensor, shape (n_rows, n_clusters)
+        probs : tensor, shape (n_rows, n_clusters) or (n_rows, n_clusters, n_heads)
         pairs : int64 tensor, shape (2, n_pairs)
             Rows that are similar: two views of one thing, neighbours, a batch of
             :class:`prcut.training.pairs.WalkPairs`.
@@ -159,4 +175,7 @@ class RatioCutLoss(nn.Module):
             probs.index_select(0, target),
             mass,
         )
-        return cut + self.balance_factor * cluster_imbalance(mass)
+        factor = balance_factor(self.balance_weight, len(mass))
+        loss = cut + factor * cluster_imbalance(mass)
+        self.by_head = loss.detach()
+        return loss.sum()

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -289,6 +290,12 @@ class WalkPairs(EdgePairs):
         for _ in range(self.n_steps - 1):
             values = (weight @ values) / degree
         return super().kernel_product(values)
+
+    def of_length(self, n_steps: int) -> WalkPairs:
+        """Return walks of another length, which share the tables of these."""
+        other = copy(self)
+        object.__setattr__(other, "n_steps", check_positive_int("n_steps", n_steps))
+        return other
 
     @property
     def _walk_length(self) -> int:

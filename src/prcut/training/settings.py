@@ -45,17 +45,19 @@ class TrainSettings:
         600,
         "Maximum number of training steps per start.",
         option="steps",
-        shown="450 or k to distil, else 600",
+        shown="450 or k to distil, else 800",
     )
     batch_size: int = setting(
         2048, "Pairs per training step; rows to distil.", shown="256 to distil, else 2048"
     )
-    learning_rate: float = setting(3e-3, "Learning rate.", shown="0.01 to distil, else 0.003")
+    learning_rate: float = setting(3e-3, "Learning rate.", shown="0.01")
     schedule: Literal["cosine", "constant"] = "cosine"
     descent: Literal["gradient", "proximal"] = "gradient"
     optimizer: Literal["adam", "rmsprop"] = "adam"
     weight_decay: float = 0.0
     balance_weight: float = 2.0
+    first_balance: float = 0.0
+    n_heads: int = 1
     mass_update_rate: float = 0.8
     patience: int | None = 200
     precision: Literal["float32", "bfloat16"] = "float32"

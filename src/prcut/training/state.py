@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.objective import balance_factor
 from prcut.numerics.validation import check_positive_int
 from prcut.training.adam import OPTIMIZERS, Adam
+from prcut.training.assigner.network import Assigner, take_heads
 from prcut.training.loss import RunningClusterMass
+from prcut.training.schedules import cosine, count_heads, relax_balance
 from prcut.training.settings import TrainSettings
 
 # steps between two records of the history; a record holds their mean
@@ -22,8 +25,6 @@ RECORD_EVERY = 10
 _NEWEST = 5000
 # fields of a record that a distillation does not have
 OF_GRAPH = ("cut", "imbalance")
-# fraction of the steps in which the learning rate rises from 0
-_WARM_UP = 0.05
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class TrainConfig(TrainSettings):
     balance_weight : float
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
         cut: see :func:`prcut.numerics.objective.balance_factor`.
+    first_balance : float
+        The weight of the first step, where it is more: the balance falls to ``balance_weight``.
+    n_heads : int
+        Heads that an assigner made for this training has on one body. Those with the highest
+        objective of hard labels, on a held sample, are dropped as training goes, all but one.
     mass_update_rate : float
         Weight of the newest batch in the running cluster mass.
     patience : int, optional
@@ -62,13 +68,13 @@ class TrainConfig(TrainSettings):
     """
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "batch_size", "n_streams", "checkpoint_every"):
+        for name in ("max_steps", "batch_size", "n_streams", "checkpoint_every", "n_heads"):
             check_positive_int(name, getattr(self, name))
         if self.patience is not None:
             check_positive_int("patience", self.patience)
         if not self.learning_rate > 0:
             raise InvalidInputError(f"learning_rate={self.learning_rate} must be > 0.")
-        for name in ("weight_decay", "balance_weight"):
+        for name in ("weight_decay", "balance_weight", "first_balance"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidInputError(f"{name}={getattr(self, name)} must be >= 0.")
         for name, known in (
@@ -111,8 +117,16 @@ class TrainConfig(TrainSettings):
         """Return the learning rate of a step, counted from 0."""
         if self.schedule == "constant":
             return self.learning_rate
-        warm = min(1.0, (step + 1) / (_WARM_UP * self.max_steps))
-        return self.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / self.max_steps))
+        return self.learning_rate * cosine(step, self.max_steps)
+
+    def n_heads_at(self, step: int) -> int:
+        """Return the heads that are left at a step, counted from 0."""
+        # they change with a record, which is a mean over the same heads
+        return count_heads((step - step % RECORD_EVERY) / self.max_steps, self.n_heads)
+
+    def balance_weight_at(self, step: int) -> float:
+        """Return the balance weight of a step, counted from 0."""
+        return relax_balance(step / self.max_steps, self.balance_weight, self.first_balance)
 
 
 class Record(NamedTuple):
@@ -124,13 +138,16 @@ class Record(NamedTuple):
         Steps taken so far.
     objective : float
         Mean over the ten steps: ``cut + balance_factor * imbalance``, or while distilling the
-        cross-entropy.
+        cross-entropy. Of several heads, this and what follows are those of the lowest.
     cut, imbalance : float or None
         Means over the ten steps; None while distilling, which knows no graph.
     confidence : float
         Mean of the largest probability of a row, in the last batch.
     cluster_sizes : float32 array, shape (n_clusters,)
         Fraction of the rows whose largest probability is the cluster's, in the last batch.
+    head_objectives : float64 array, shape (n_heads,), or None
+        Objective of every head that training began with, the last one of a head that was dropped;
+        None where there was only one.
     """
 
     step: int
@@ -139,6 +156,7 @@ class Record(NamedTuple):
     imbalance: float | None
     confidence: float
     cluster_sizes: np.ndarray
+    head_objectives: np.ndarray | None = None
 
     @property
     def used_clusters(self) -> int:
@@ -154,15 +172,43 @@ class TrainState:
     optimizer: Adam
     step: int
     records: list[Record]
+    heads: Tensor  # the heads that are left, of those that training began with
 
     @classmethod
     def start(cls, assigner: nn.Module, config: TrainConfig, step: int = 0) -> TrainState:
         """Return the state before the first step, or after ``step`` of them that left no state."""
         n_clusters = int(assigner.n_clusters)  # type: ignore[arg-type]
         parameters = list(assigner.parameters())
-        mass = RunningClusterMass(n_clusters, config.mass_update_rate).to(parameters[0].device)
+        n_heads = int(getattr(assigner, "n_heads", 1))
+        mass = RunningClusterMass(n_clusters, config.mass_update_rate, n_heads)
+        mass.to(parameters[0].device)
         optimizer = OPTIMIZERS[config.optimizer](parameters, config.weight_decay)
-        return cls(mass, optimizer, step, [])
+        return cls(mass, optimizer, step, [], torch.arange(n_heads))
+
+    def join_heads(self, objectives: np.ndarray) -> np.ndarray | None:
+        """Return the objective of every head, given those of the heads that are left."""
+        before = self.records[-1].head_objectives if self.records else None
+        if before is None:
+            return objectives.copy() if len(objectives) > 1 else None
+        joined: np.ndarray = before.copy()
+        joined[self.heads.numpy()] = objectives
+        return joined
+
+    def keep_heads(self, assigner: nn.Module, heads: Tensor) -> None:
+        """Drop all heads but these from the assigner and from all that is known of them."""
+        assert isinstance(assigner, Assigner)  # noqa: S101  # no other module has heads
+        kept = torch.isin(self.heads, heads).nonzero().flatten()
+        in_head = {id(parameter) for parameter in assigner.head.parameters()}
+        for number, parameter in enumerate(self.optimizer.parameters):
+            slot = self.optimizer.state.get(number, {})
+            for name in slot.keys() - {"step"} if id(parameter) in in_head else ():
+                slot[name] = take_heads(slot[name], self.n_clusters, kept)
+        assigner.keep_heads(kept)
+        self.optimizer.parameters = list(assigner.parameters())
+        running = self.cluster_mass.running
+        running = running[:, kept.to(running.device)]
+        self.cluster_mass.running = running.flatten() if len(kept) == 1 else running
+        self.heads = self.heads[kept]
 
     def add(self, record: Record) -> None:
         """Keep a record; of a very long run, fewer of the old ones the older they are."""
@@ -183,5 +229,6 @@ class TrainState:
     @property
     def history(self) -> dict[str, np.ndarray]:
         """Arrays of the fields that the records have, with one entry per record."""
-        names = [name for name in Record._fields if not self.distils or name not in OF_GRAPH]
+        last = self.records[-1] if self.records else Record(0, 0.0, 0.0, 0.0, 0.0, np.empty(0))
+        names = [name for name in Record._fields if getattr(last, name) is not None]
         return {name: np.array([getattr(r, name) for r in self.records]) for name in names}

@@ -22,6 +22,8 @@ from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels
+from prcut.training.batches import BatchStream
+from prcut.training.projection import ProjectedBatches
 
 _LOG = logging.getLogger(__name__)
 # rows that origin and scale of the features are measured on
@@ -67,7 +69,10 @@ def fit_shards(
         sample = next(stream).features
     trainer = Trainer.of(sample, config, device, checkpoint, on_record)
     descent = replace(config.train, balance_weight=balance_weight)
-    kept = trainer.train_starts(shards, descent, score, distilled)
+    batches: BatchStream = shards
+    if trainer.projection is not None:
+        batches = ProjectedBatches(shards, trainer.projection)
+    kept = trainer.train_starts(batches, descent, score, distilled)
     is_distilled = distilled is not None and kept.assigner is distilled.assigner
     assert kept.score is not None  # noqa: S101
     solver: Solver = "search" if is_distilled else "train"

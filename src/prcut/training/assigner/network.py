@@ -30,6 +30,11 @@ class Assigner(nn.Module):
     bottleneck : int, optional
         Width of one more linear layer before the last; its activations are the reduced
         representation that :meth:`represent` returns.
+    n_heads : int
+        Last layers on one body, which are trained together until the best is kept; the logits
+        then have shape (n_samples, n_clusters, n_heads).
+    weight_norm : bool
+        False leaves the normalisation out.
     generator : torch.Generator, optional
         Source of the initial weights.
 
@@ -50,6 +55,8 @@ class Assigner(nn.Module):
         hidden: Sequence[int] = (),
         bottleneck: int | None = None,
         *,
+        n_heads: int = 1,
+        weight_norm: bool = True,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
@@ -59,10 +66,13 @@ class Assigner(nn.Module):
         self.bottleneck = (
             None if bottleneck is None else check_positive_int("bottleneck", bottleneck)
         )
-        widths = [self.n_features, *self.hidden, *filter(None, [self.bottleneck]), self.n_clusters]
+        self.n_heads = check_positive_int("n_heads", n_heads)
+        n_logits = self.n_clusters * self.n_heads
+        widths = [self.n_features, *self.hidden, *filter(None, [self.bottleneck]), n_logits]
         layers = [_linear(*ends, generator) for ends in pairwise(widths)]
         layers[0] = _InputLinear(layers[0])
-        if self.hidden:
+        self.weight_norm = weight_norm
+        if self.hidden and weight_norm:
             parametrizations.weight_norm(layers[0])
             parametrizations.weight_norm(layers[-1])
         body: list[nn.Module] = []
@@ -74,8 +84,9 @@ class Assigner(nn.Module):
     def __reduce__(self) -> tuple[Any, ...]:
         # weight-normalised layers cannot be pickled; with keep_vars the parameters stay those that
         # an optimizer, pickled beside them, holds
-        options = self.n_features, self.n_clusters, self.hidden, self.bottleneck
-        return _rebuild, (options, self.state_dict(keep_vars=True), self.training)
+        sizes = self.n_features, self.n_clusters, self.hidden, self.bottleneck
+        options = {"n_heads": self.n_heads, "weight_norm": self.weight_norm}
+        return _rebuild, (sizes, self.state_dict(keep_vars=True), self.training, options)
 
     def standardize(self, origin: Tensor, scale: float) -> None:
         """Read features as ``(features - origin) / scale`` from now on.
@@ -87,6 +98,33 @@ class Assigner(nn.Module):
         assert isinstance(layer, _InputLinear)  # noqa: S101
         layer.origin.copy_(origin)
         layer.scale.fill_(scale)
+
+    def fold(self, basis: Tensor, origin: Tensor, scale: float) -> "Assigner":
+        """Return an assigner of features that this one reads as coordinates in a basis.
+
+        ``basis``, shape (n_features, n_columns), has a column per feature of this assigner, which
+        was given ``(features - origin) / scale @ basis``.
+        """
+        folded = Assigner(len(basis), self.n_clusters, self.hidden, self.bottleneck)
+        folded.standardize(origin, scale)
+        folded.to(basis.device)
+        first, *others = _layers(self)
+        weights = [first.weight @ basis.T, *(layer.weight for layer in others)]
+        with torch.no_grad():
+            for old, weight, new in zip([first, *others], weights, _layers(folded), strict=True):
+                new.bias.copy_(old.bias)
+                # a weight-normalised layer takes lengths and directions from what it is given
+                value = weight.detach().clone()
+                new.weight = value if hasattr(new, "parametrizations") else nn.Parameter(value)
+        return folded
+
+    def keep_heads(self, kept: Tensor) -> None:
+        """Drop all heads but those of these positions."""
+        for module in self.head.modules():
+            for name, value in module.named_parameters(recurse=False):
+                chosen = take_heads(value.data, self.n_clusters, kept)
+                setattr(module, name, nn.Parameter(chosen))
+        self.n_heads = len(kept)
 
     @property
     def width(self) -> int:
@@ -105,7 +143,7 @@ class Assigner(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Return logits, shape (n_samples, n_clusters), for dense or sparse CSR features."""
         logits: Tensor = self.head(self.represent(features))
-        return logits
+        return logits if self.n_heads == 1 else logits.unflatten(1, (self.n_clusters, -1))
 
     def represent(self, features: Tensor) -> Tensor:
         """Return the input of the last layer: the bottleneck's activations, where there is one."""
@@ -119,11 +157,30 @@ class Assigner(nn.Module):
 
     def probs(self, features: Tensor) -> Tensor:
         """Return cluster probabilities, shape (n_samples, n_clusters)."""
-        return self(features).softmax(-1)  # type: ignore[no-any-return]
+        return self(features).softmax(1)  # type: ignore[no-any-return]
 
 
-def _rebuild(options: tuple[Any, ...], state: dict[str, Tensor], is_training: bool) -> Assigner:
-    assigner = Assigner(*options)
+def take_heads(values: Tensor, n_clusters: int, kept: Tensor) -> Tensor:
+    """Return the entries of some heads, where the first dimension is that of the logits.
+
+    The heads of a cluster lie side by side: a softmax over the clusters then runs over whole
+    vector registers, however few clusters there are.
+
+    >>> take_heads(torch.arange(6), 2, torch.tensor([0, 2])).tolist()  # three heads
+    [0, 2, 3, 5]
+    """
+    by_cluster: Tensor = values.unflatten(0, (n_clusters, -1))
+    return by_cluster[:, kept.to(values.device)].flatten(0, 1)
+
+
+def _layers(assigner: Assigner) -> list[nn.Linear]:
+    return [layer for layer in assigner.modules() if isinstance(layer, nn.Linear)]
+
+
+def _rebuild(
+    sizes: tuple[Any, ...], state: dict[str, Tensor], is_training: bool, options: dict[str, Any]
+) -> Assigner:
+    assigner = Assigner(*sizes, **options)
     assigner.load_state_dict(state, assign=True)
     return assigner.train(is_training)
 
