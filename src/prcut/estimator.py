@@ -66,34 +66,27 @@ class PRCut(
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
         Search the graph for the clusters (the default), or train the assigner on pairs.
-    hidden : sequence of int, optional
-        Widths of hidden layers, by default (256,).
+    hidden : sequence of int, optional; widths of hidden layers, by default (256,)
     bottleneck : int, optional
         Width of one more layer, whose activations :meth:`transform` returns.
     balance_weight : float, optional
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
         cut; 0 leaves the sizes free. By default a search derives it from the graph.
     walk_length : int, optional
-        Steps along the edges from one end of a training pair to the other, at first: they are
-        halved after every quarter of the training.
+        Steps along the edges between the rows of a pair, halved after every quarter of training.
     max_steps, batch_size, learning_rate : optional
         Of training: see :class:`prcut.training.TrainConfig`.
     effort : {"fast", "default", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen.
     n_init : int, optional
-        Starts, by default 4 of a search and 1 of training, in which 16 heads compete; the lowest
-        ``objective_`` is kept.
-    n_jobs : int, optional
-        Threads of the search, by default torch's number; labels do not depend on it.
+        Starts, by default 4, or 1 of training's 16 heads; the lowest ``objective_`` is kept.
+    n_jobs : int, optional; threads of the search, by default torch's; labels stay the same
     refine : bool, optional
-        Of a trained partition, move single rows as long as ``objective_`` falls (the default);
-        ``labels_`` are then a little better than what :meth:`predict` gives.
-    store_probs : bool
-        Keep ``probs_`` of the training rows: ``fit`` distils.
+        Move single rows of a trained partition while ``objective_`` falls, by default so.
+    store_probs : bool; keep ``probs_`` of the training rows: ``fit`` distils
     random_state : int, RandomState or None
     device : str, such as ``"cpu"``; ``"auto"`` is CUDA or MPS where there is one
-    precision : {"float32", "bfloat16"}
-        Of the assigner's products in training.
+    precision : {"float32", "bfloat16"}; of the assigner's products in training
     verbose : bool
         Show the steps of the search, then a bar of training; ``fit`` distils.
 

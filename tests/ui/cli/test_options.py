@@ -38,7 +38,7 @@ def test_every_setting_of_a_fit_is_an_option_with_its_help_and_default() -> None
     }
     assert {name: options[name].opts[0] for name in expected} == expected
     assert "default: 8]" in options["walk_length"].help
-    assert "default: 4]" in options["n_init"].help
+    assert "default: 4 to search, 1 to train]" in options["n_init"].help
     assert "default" not in options["bottleneck"].help
 
 
