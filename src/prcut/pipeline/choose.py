@@ -20,8 +20,8 @@ _LOG = logging.getLogger(__name__)
 
 # numbers of neighbours to try; the mean adjusted Rand index from which starts agree
 _FEW_TO_MANY, _AGREE = (10, 30, 100), 0.85
-# the only number of a fast fit
-_FAST = 15
+# the only number of a fast fit; the fraction of them that a fast fit, and any other, is to find
+_FAST, _FAST_RECALL, _RECALL = 15, 0.95, 0.98
 # spread of the degrees, in means, below which the fewest neighbours suffice
 _EVEN = 1 / 3
 
@@ -82,7 +82,8 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
 
 def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors:
     _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
-    return find_neighbors(rows, n_neighbors, metric=config.metric, seed=config.seed)
+    recall = _FAST_RECALL if config.effort == "fast" else _RECALL
+    return find_neighbors(rows, n_neighbors, metric=config.metric, recall=recall, seed=config.seed)
 
 
 def build_neighbor_graph(rows: Any, n_neighbors: int, config: FitConfig) -> SimilarityGraph:
