@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# largest difference of two logits that a softmax sees
-_DEEPEST = 40.0
+_SMALLEST = 4e-18
 
 
 def proximal_softmax(logits: Tensor) -> Tensor:
@@ -54,11 +53,29 @@ class _ProximalSoftmax(torch.autograd.Function):
 def softmax(logits: Tensor) -> Tensor:
     """Compute the softmax of each row over the clusters, the second dimension.
 
-    No probability is below 4e-18 of the row's largest: products of smaller ones are subnormal, and
-    a processor takes many times as long for them.
+    No probability is below 4e-18: products of smaller ones are subnormal, for which a processor
+    takes many times as long.
     """
-    logits = logits.clamp(min=logits.detach().amax(1, keepdim=True) - _DEEPEST)
+    probs: Tensor = _Softmax.apply(logits)  # type: ignore[no-untyped-call]
+    return probs
+
+
+class _Softmax(torch.autograd.Function):
     # over fewer columns than a vector register holds, torch's softmax on the CPU is scalar: with
     # 10 columns the loss takes twice as long as with 32, unless the softmax runs down the columns
-    is_narrow = logits.ndim == 2 and logits.shape[1] < 16
-    return logits.T.softmax(0).T if is_narrow else logits.softmax(1)
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        ctx.is_narrow = logits.ndim == 2 and logits.shape[1] < 16
+        probs = logits.T.softmax(0).T if ctx.is_narrow else logits.softmax(1)
+        ctx.save_for_backward(probs.clamp_min_(_SMALLEST))
+        return probs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (probs,) = ctx.saved_tensors
+        slope = torch._softmax_backward_data
+        if ctx.is_narrow:
+            return slope(grad.T, probs.T, 0, probs.dtype).T
+        return slope(grad, probs, 1, probs.dtype)
