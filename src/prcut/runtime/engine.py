@@ -68,7 +68,7 @@ def read_ahead(items: Iterator[_T]) -> Generator[_T, None, None]:
 
 def map_threads(
     function: Callable[[_T], _Result], items: Iterable[_T], n_jobs: int
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """Yield the function's results in order, computed by up to ``n_jobs`` threads.
 
     >>> [*map_threads(abs, [-1, -2], n_jobs=2)]

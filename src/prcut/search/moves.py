@@ -28,6 +28,8 @@ _PATIENCE, _MAX_PATIENCE = 0.25, 300
 _BALANCE_FRACTIONS, _MANY_CLUSTERS = (1.0, 0.3, 0.1, 0.0), 250
 # starts from eigenvectors, and the number of fragments up to which these are cheap
 _N_SPECTRAL, _MAX_SPECTRAL_FRAGMENTS = 4, 1500
+# shuffles of one partition that threads share, before the next are of what these found
+_SHUFFLED_AT_ONCE = 2
 # random starts that must reach the lowest objective before it is taken for the optimum
 _N_CONFIRMATIONS = 3
 # relative fall of the objective that is worth another pass
@@ -187,9 +189,9 @@ def find_optimum(
         n_confirmed += optimum[1] <= lowest[1] * (1 + _LEAST_GAIN)
         if n_confirmed == _N_CONFIRMATIONS:
             return lowest
-    for _ in range(0 if n_clusters == 2 else n_shuffles):
-        shuffled = _shuffle_clusters(lowest[0], n_clusters, rng)
-        lowest = min(lowest, improve(coarse, shuffled, cost), key=_objective)
+    for _ in range(0 if n_clusters == 2 else n_shuffles // _SHUFFLED_AT_ONCE):
+        drawn = [_shuffle_clusters(lowest[0], n_clusters, rng) for _ in range(_SHUFFLED_AT_ONCE)]
+        lowest = min(lowest, *map_threads(improved, drawn, n_jobs), key=_objective)
     return lowest
 
 

@@ -5,10 +5,11 @@ No labels are used: of all partitions that are found, the one with the lowest ob
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -118,32 +119,36 @@ def find_partition(
     """
     log = StepLog() if log is None else log
     weight = _as_scipy(graph)
-    if quick is None:
-        quick = quick_partition(
-            graph, n_clusters, balance_weight=balance_weight, seed=seed, n_jobs=n_jobs
-        )
-    if balance_weight is None:
-        balance_weight = choose_balance(weight, quick.partition.labels, n_clusters)
-    cost = _cost(weight, n_clusters, balance_weight)
-    partition = _refined(weight, quick.partition.labels, cost)
-    log("quick search", partition.objective)
     n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
-    if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
-        *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
-        # a single start is to find something else than the quick search did
-        known = [quick.fragments if n_init > 1 else None, *[None] * n_init]
-        search = partial(_start, weight, cost)
-        partitions = [partition]
-        for start in map_threads(search, zip(known, rngs, strict=False), n_jobs):
-            log(f"start {len(partitions)}/{n_init}", start.objective)
-            partitions.append(start)
-        partition = _combined(weight, partitions, cost, rng, n_jobs)
-        log("combined starts", partition.objective)
-        find = partial(find_groups, weight, GROUP_SIZE)
-        n_cycles = _n_cycles(n_init, len(partition.labels))
-        for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):
-            partition = min(partition, _improved(weight, groups, partition, cost), key=_objective)
-        log("moved groups", partition.objective)
+    *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
+    # the quick search and the fragments of the starts at once, though one thread stops after the
+    # first; a single start has fragments of its own, to find something else than the quick search
+    own = rngs[1:] if n_init > 1 else rngs
+    tasks: list[Callable[[], Any]] = [partial(_fragments, weight, n_clusters, one) for one in own]
+    if quick is None:
+        search = partial(quick_partition, balance_weight=balance_weight, seed=seed)
+        tasks.insert(0, partial(search, graph, n_clusters))
+    with closing(map_threads(lambda task: task(), tasks, n_jobs)) as results:
+        quick = next(results) if quick is None else quick
+        if balance_weight is None:
+            balance_weight = choose_balance(weight, quick.partition.labels, n_clusters)
+        cost = _cost(weight, n_clusters, balance_weight)
+        partition = _refined(weight, quick.partition.labels, cost)
+        log("quick search", partition.objective)
+        if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
+            known = [quick.fragments] if n_init > 1 else []
+            starts = zip([*known, *results], rngs, strict=True)
+            partitions = [partition]
+            for start in map_threads(partial(_start, weight, cost), starts, n_jobs):
+                log(f"start {len(partitions)}/{n_init}", start.objective)
+                partitions.append(start)
+            partition = _combined(weight, partitions, cost, rng, n_jobs)
+            log("combined starts", partition.objective)
+            find = partial(find_groups, weight, GROUP_SIZE)
+            for groups in map_threads(find, rng.spawn(_n_cycles(n_init, weight)), n_jobs):
+                other = _improved(weight, groups, partition, cost)
+                partition = min(partition, other, key=_objective)
+            log("moved groups", partition.objective)
     return partition._replace(
         agreement=quick.partition.agreement, balance_weight=float(balance_weight)
     )
@@ -225,12 +230,9 @@ def _fragments(weight: csr_array, n_clusters: int, rng: np.random.Generator) -> 
 
 
 def _start(
-    weight: csr_array, cost: ClusterCost, start: tuple[np.ndarray | None, np.random.Generator]
+    weight: csr_array, cost: ClusterCost, start: tuple[np.ndarray, np.random.Generator]
 ) -> Partition:
-    """Find the best clusters of whole fragments, which are found first where none are known."""
     fragments, rng = start
-    if fragments is None:
-        fragments = _fragments(weight, cost.n_clusters, rng)
     return _searched(weight, fragments, cost, rng)
 
 
@@ -295,8 +297,8 @@ def _combined_once(
     return min(best, other, key=_objective)
 
 
-def _n_cycles(n_init: int, n_samples: int) -> int:
-    return 0 if n_samples > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
+def _n_cycles(n_init: int, weight: csr_array) -> int:
+    return 0 if weight.shape[0] > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
 
 
 def _improved(
