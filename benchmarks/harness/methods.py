@@ -69,6 +69,8 @@ METHODS: dict[str, Method] = {
     **PEERS,
     **{key: Method(title, _refuse, _PACKAGES) for key, title in LABEL_METHODS.items()},
     "prcut": Method("PRCut", _own_graph(), _PACKAGES),
+    "prcut_fast": Method("PRCut, fast", _own_graph(effort="fast"), _PACKAGES),
+    "prcut_best": Method("PRCut, best", _own_graph(effort="best"), _PACKAGES),
     "prcut_graph": Method("PRCut, same graph", _given_graph(), _PACKAGES, on_graph=True),
     "prcut_trained": Method("PRCut, trained", _own_graph(solver="train"), _PACKAGES),
     "prcut_trained_graph": Method(

@@ -21,7 +21,10 @@ _QUICK_METHODS = (
     *("faiss_kmeans", "spectral_clustering", "leiden_k", "metis"),
     *("prcut", "prcut_graph", "prcut_cut", "prcut_trained", "prcut_trained_graph"),
 )
-_ALL = (*PEERS, "spectral_refined", "prcut", "prcut_graph", "prcut_cut", "prcut_trained")
+_ALL = (
+    *(*PEERS, "spectral_refined", "prcut", "prcut_fast", "prcut_best"),
+    *("prcut_graph", "prcut_cut", "prcut_trained"),
+)
 # with seeds 0 to 4, where others have three
 _CLAIMED = ("prcut", "prcut_cut")
 # 25,000 steps on pixels take hours: one seed

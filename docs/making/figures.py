@@ -395,6 +395,9 @@ def peers(palette: Palette) -> Figure:
                 axes.scatter(
                     *points[method], s=size, color=color, marker=marker, linewidths=0, zorder=3
                 )
+        # the three efforts
+        efforts = [points[name] for name in ("prcut_fast", "prcut", "prcut_best") if name in points]
+        axes.plot(*zip(*efforts, strict=True), color=palette.series[0], lw=1, marker=".", zorder=2)
         axes.set_xscale("log")
         axes.set_xlim(0.05, 1500)
         axes.set_xticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])

@@ -26,6 +26,7 @@ def test_tables_hold_what_they_say() -> None:
     assert {spec.method for spec in peers} == {
         *PEERS,
         *("spectral_refined", "prcut", "prcut_graph", "prcut_cut", "prcut_trained"),
+        *("prcut_fast", "prcut_best"),
         *("prcut_published_pixels", "prcut_published_representations"),
     }
     assert {s.seed for s in peers if s.method == "prcut"} == set(range(5))
