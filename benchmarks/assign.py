@@ -83,6 +83,8 @@ def fitted(rows: np.ndarray) -> PRCut:
     model = PRCut(
         N_CLUSTERS,
         solver="train",
+        hidden=(),
+        refine=False,
         n_neighbors=10,
         max_steps=10,
         n_init=1,
