@@ -313,7 +313,7 @@ def search(palette: Palette) -> Figure:
     from prcut.search.fragments import find_fragments
 
     rows, graph = _moons(400)
-    fragments = find_fragments(graph, 24, seed=0)
+    fragments = find_fragments(graph.to_scipy(), 24, np.random.default_rng(0))
     model = _model_of_moons()
     figure = Figure(figsize=(7.4, 2.1), layout="constrained")
     first, second, third = figure.subplots(1, 3)
