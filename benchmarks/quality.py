@@ -50,7 +50,7 @@ def main() -> int:
 
 def committed() -> list[str]:
     """Return the goals that the results of `python -m benchmarks.harness quality` do not reach."""
-    print(bench_table("quality", BenchOptions(results=str(RESULTS), summary_only=True)))
+    print(bench_table("quality", BenchOptions(results=str(RESULTS), summary_only=True, mixed=True)))
     names = ("quality", "table2", "table3", "table4")
     records = [record for name in names for record in read_records(RESULTS / f"{name}.jsonl")]
     return [

@@ -96,7 +96,9 @@ def summaries(*, write: bool) -> Iterator[str]:
     for name in re.findall(r"<!-- results: (\w+) -->", PAGE.read_text("utf-8")):
         path = RESULTS / f"{name}.md"
         before = path.read_text("utf-8") if path.exists() else ""
-        summary = bench_table(name, BenchOptions(results=str(RESULTS), summary_only=True))
+        summary = bench_table(
+            name, BenchOptions(results=str(RESULTS), summary_only=True, mixed=True)
+        )
         if summary != before and not write:
             path.write_text(before, "utf-8")
             yield f"{path.name} is out of date: run with --write"

@@ -198,7 +198,7 @@ def results(table: str) -> str:
     with tempfile.TemporaryDirectory() as folder:  # the summary is also written where it reads
         for path in RESULTS.glob("*.jsonl"):
             (Path(folder) / path.name).symlink_to(path)
-        summary = bench_table(table, BenchOptions(results=folder, summary_only=True))
+        summary = bench_table(table, BenchOptions(results=folder, summary_only=True, mixed=True))
     return re.sub(r"^### (\w+) .*$", functools.partial(_with_picture, table), summary, flags=re.M)
 
 
