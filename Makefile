@@ -1,4 +1,4 @@
-.PHONY: check lint types test docs figures package table1 table2 table3 table4 peers quality
+.PHONY: check lint types test docs figures package table1 table2 table3 table4 peers quality contest contest-test
 
 PYTHON ?= python
 
@@ -22,6 +22,13 @@ docs:
 # the paper's tables: runs what is missing of one, prints it; RUN="--quick --plot" adds options
 table1 table2 table3 table4 peers quality:
 	$(PYTHON) -m benchmarks.harness $@ $(RUN)
+
+# the contest: the half by which rules may be changed, and the one that is run once per candidate
+contest:
+	$(PYTHON) benchmarks/contest.py --half development --run
+
+contest-test:
+	$(PYTHON) benchmarks/contest.py --half test --run
 
 # the pictures and tables that are committed, from the committed results
 figures:

@@ -25,6 +25,11 @@ def mnist() -> np.ndarray:
     return _load("mnist", "train").pixels()
 
 
+def mnist_labels() -> np.ndarray:
+    """Return the classes, for scoring only."""
+    return _load("mnist", "train").labels
+
+
 def banking77() -> tuple[list[str], np.ndarray, list[str]]:
     """Return the 13,083 texts, their MiniLM embeddings, and the names of their classes."""
     path = Path(os.environ.get("PRCUT_DATA", ".")) / "banking77_minilm.npz"

@@ -5,13 +5,12 @@
     python benchmarks/chaos.py --seed 3
 
 Three nodes (raylets) on this machine, two processes that train. A node is killed, and a new one
-added, while rows are listed and in every stage: scatter, gather, draw pairs, shuffle pairs, sample,
-train, assign. In gather a worker is also killed (SIGKILL), and one is stopped (SIGSTOP) and never
-goes on; in draw pairs the driver is killed and started again. When, and which, follows from the
-seed.
+added, while rows are listed and in every stage from scatter to assign. In gather a worker is also
+killed (SIGKILL), and one is stopped (SIGSTOP) and never goes on; in contract and in refine the
+driver is killed and started again. When, and which, follows from the seed.
 
-Checked: each row has one label; all files of blocks, pairs, model and labels are those of the
-undisturbed run, byte for byte; no unfinished file is left; a third start changes nothing.
+Checked: each row has one label; all files of blocks, partition, lesson, model and labels are those
+of the undisturbed run, byte for byte; no unfinished file is left; a third start changes nothing.
 """
 
 import argparse
@@ -33,7 +32,10 @@ from _verdict import verdict
 from prcut.errors import PRCutError
 from prcut.runtime.progress import StageStatus, read_status
 
-STAGES = ("scatter", "gather", "draw pairs", "shuffle pairs", "sample", "train", "assign")
+STAGES = (
+    *("scatter", "gather", "link", "join", "meet", "fragments", "contract", "search", "refine"),
+    *("measure", "score", "lesson", "send labels", "sort labels", "train", "assign"),
+)
 N_FEATURES, N_CLUSTERS, N_FILES, N_NODES = 32, 20, 12, 3
 # of a run that is not disturbed
 LIMIT_SECONDS = 1500.0
@@ -75,13 +77,9 @@ class Driver:
 
 
 def is_under_way(driver: Driver, stage: str) -> bool:
-    """Return whether all stages before this one are done and it is not."""
+    """Return whether this stage was begun and is not done; rounds repeat two of the stages."""
     seen = driver.stages()
-    number = STAGES.index(stage)
-    is_next = number == 0 or (
-        STAGES[number - 1] in seen and seen[STAGES[number - 1]].state == "done"
-    )
-    return is_next and (stage not in seen or seen[stage].state != "done")
+    return stage in seen and seen[stage].state != "done"
 
 
 def disturb(driver: Driver, cluster: LocalCluster, chance: random.Random) -> list[str]:
@@ -101,9 +99,9 @@ def disturb(driver: Driver, cluster: LocalCluster, chance: random.Random) -> lis
             missed.append(stage)
         if stage == "gather":
             strike_workers(cluster, chance)
-        if stage == "draw pairs":
+        if stage in ("contract", "refine"):
             driver.kill()
-            print("draw pairs: the driver is killed and started again", flush=True)
+            print(f"{stage}: the driver is killed and started again", flush=True)
             driver.start()
         strike(stage, driver, cluster, chance)
     return missed
@@ -142,7 +140,7 @@ def digests(run: Path) -> dict[str, str]:
     """Checksums of what a run made; scores and seconds are not compared."""
     return {
         str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for folder in ("blocks", "pairs", "sample/graph", "sample/model", "model", "labels")
+        for folder in ("blocks", "partition", "lesson", "model", "labels")
         for path in sorted((run / folder).rglob("*"))
         if path.is_file() and path.name != "config.json"
     }

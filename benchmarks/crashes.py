@@ -1,6 +1,6 @@
 """A fault at every point of every stage of a run, and the run again: the same files as without.
 
-    python benchmarks/crashes.py            # every stage, 184 faults: some half an hour
+    python benchmarks/crashes.py            # every stage, 208 faults: some forty minutes
     python benchmarks/crashes.py --quick    # one point of each stage
 
 Points: while a file is written, before it is flushed, before and after it gets its name. Faults:
@@ -56,11 +56,15 @@ ON_DISK = {
     "scatter": r"blocks/exchange/",
     "gather": r"blocks/block-",
     "blocks": r"blocks/manifest",
-    "draw pairs": r"pairs/exchange/",
-    "shuffle pairs": r"pairs/shard-",
-    "sample's graph": r"sample/graph/",
-    "sample's checkpoint": r"sample/checkpoint/",
-    "sample's model": r"sample/model/",
+    "link": r"search/level-0/exchange/",
+    "join": r"search/level-0/part-",
+    "fragments": r"search/level-1/fragments/",
+    "contract": r"search/level-1/part-",
+    "search": r"search/(search|labels)\.",
+    "refine": r"search/level-0/round-",
+    "score": r"search/links/",
+    "lesson": r"lesson/",
+    "partition": r"partition/",
     "checkpoint": r"checkpoint/",
     "model": r"model/",
     "history": r"history",

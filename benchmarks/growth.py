@@ -4,10 +4,12 @@
     python benchmarks/growth.py --quick    # 100,000 and 300,000 rows, here
     python benchmarks/growth.py --most 3e6
 
-Blocks (a tenth of the rows look for neighbours), pairs and labels of 100 clusters. Flat: the
-CPU-seconds per row, and the memory of a worker. Bytes that went through files are held to the
-formulas of `prcut.pipeline.outofcore.capacity`. Two raylets of one CPU each, one thread; their
-workers have done a small job before, so that none is measured while it loads its code.
+Blocks (a tenth of the rows look for neighbours), their search, and labels of 100 clusters. Flat:
+the CPU-seconds per row, and the memory of a worker. Bytes that went through files are held to the
+formulas of `prcut.pipeline.outofcore.capacity`, in the stages where these do not depend on how many
+edges lead to other blocks, nor on how many rounds it takes. Two raylets of one CPU each, one
+thread; their workers have done a small job before, so that none is measured while it loads its
+code.
 """
 
 import argparse
@@ -23,15 +25,19 @@ from benchmarks.harness.usage import MeasuredEngine, Usage
 from _parquet import write_planted
 from _verdict import verdict
 from prcut import Assigner
+from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import StageCost, Workload, plan_stages
-from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
+from prcut.pipeline.outofcore.row_labels import write_row_labels
+from prcut.pipeline.outofcore.search_blocks import BlockSearch
 from prcut.runtime.engine import LocalEngine
+from prcut.runtime.folder import Folder
 from prcut.runtime.memory import readable_bytes
 from prcut.runtime.ray_engine import RayEngine
 
-N_FEATURES, N_CLUSTERS, ANCHORS = 32, 100, 0.1
+N_FEATURES, N_CLUSTERS, ANCHORS, MOST_NODES = 32, 100, 0.1, 2**18
+PLANNED = ("scatter", "gather", "assign")
 MOST_GROWTH, MOST_ERROR = 1.3, 0.15
 # rows of a planted cluster: a block has as many clusters whatever the number of rows
 PLANTED_ROWS = 10_000
@@ -43,13 +49,17 @@ QUICK_JOB = 20_000, 5_000
 
 
 def run(engine: MeasuredEngine, place: Path, n_rows: int, block_rows: int) -> dict[str, Usage]:
-    """Run all stages but training, whose cost does not grow with the rows."""
+    """Run all stages but the distillation, whose cost does not grow with the rows."""
     data = place / "data"
     n_files = int(FILES_PER_BLOCK * n_rows / block_rows)
     write_planted(data, n_rows, N_FEATURES, n_rows // PLANTED_ROWS, n_files)
     config = BlockConfig(anchors=ANCHORS, block_rows=block_rows)
     blocks = build_blocks(data, place / "blocks", config, column="embedding", engine=engine)
-    write_pair_shards(blocks, place / "pairs", ShardConfig(n_steps=8), engine=engine)
+    fit = FitConfig.of("default", N_CLUSTERS, n_jobs=1, n_init=1)
+    search = BlockSearch(Folder(place / "search"), fit, MOST_NODES, engine, {})
+    found = search.run(blocks)
+    how = place.name, n_rows, engine, search.options
+    write_row_labels(found.rows, found.state.labels, Folder(place / "partition"), *how)
     assigner = Assigner(N_FEATURES, N_CLUSTERS)
     options = {"column": "embedding", "id_column": "id", "device": "cpu"}
     assign_parquet(assigner, data, place / "labels", **options, engine=engine)
@@ -59,7 +69,8 @@ def run(engine: MeasuredEngine, place: Path, n_rows: int, block_rows: int) -> di
 def errors(n_rows: int, used: dict[str, Usage], planned: dict[str, StageCost]) -> list[str]:
     """Return the stages whose bytes are not those of the formulas."""
     wrong = []
-    for stage, usage in used.items():
+    for stage in PLANNED:
+        usage = used[stage]
         for name in ("read", "written"):
             measured, model = (getattr(one, name) / n_rows for one in (usage, planned[stage]))
             print(f"  {stage:<14} {name:<8} {measured:>8.1f} bytes a row, planned {model:.1f}")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.contest.report import summarise_contest
 from benchmarks.harness.quality import summarise_quality
-from benchmarks.harness.ranking import summarise_representations
 from benchmarks.harness.records import RunRecord, RunSpec, drop_records, read_records
 from benchmarks.harness.runner import run_all
 from benchmarks.harness.summary import summarise
@@ -23,8 +23,8 @@ _LOG = logging.getLogger(__name__)
 _OnProgress = Callable[[Progress], None]
 # of tables that do not compare methods
 _SUMMARIES: dict[str, Callable[..., str]] = {
-    "representations": summarise_representations,
     "quality": summarise_quality,
+    "contest": summarise_contest,
 }
 
 

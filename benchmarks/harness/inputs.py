@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from benchmarks.harness.contest.sets import load_contest_set
 from benchmarks.harness.datasets import Dataset, load_dataset
 from benchmarks.harness.records import RunSpec
 from benchmarks.harness.representations import REPRESENTATIONS, represent
@@ -24,10 +25,19 @@ from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runtime.folder import Folder, cache_folder, plan_key
 from prcut.runtime.progress import Progress
 
-__all__ = ["Inputs", "load_bench_dataset", "load_inputs", "prepare_inputs", "rows_digest"]
+__all__ = [
+    "CONTEST_SPLIT",
+    "Inputs",
+    "load_bench_dataset",
+    "load_inputs",
+    "prepare_inputs",
+    "rows_digest",
+]
 
 _LOG = logging.getLogger(__name__)
 _RECORD = "inputs.json"
+# in the place of a split: the rows of a contest's set, which has one form only
+CONTEST_SPLIT = "contest"
 _OnProgress = Callable[[Progress], None]
 
 
@@ -68,15 +78,14 @@ def prepare_inputs(spec: RunSpec, on_progress: _OnProgress | None = None) -> Pat
 
     The folder is named by a digest of the rows: other weights of an encoder are other rows.
     """
-    dataset = load_bench_dataset(spec.dataset, spec.split, spec.n_rows, on_progress)
-    rows = _represent(dataset, spec.representation, on_progress)
-    digest = rows_digest(rows, dataset.labels)
+    rows, labels = _load_rows(spec, on_progress)
+    digest = rows_digest(rows, labels)
     path = cache_folder("bench") / f"{spec.dataset}-{digest}"
     folder = Folder(path)
     if not folder.is_sealed(_RECORD, digest):
-        arrays = {"rows.npy": rows, "labels.npy": dataset.labels}
+        arrays = {"rows.npy": rows, "labels.npy": labels}
         folder.seal(_RECORD, arrays, {"key": digest})
-    _prepare_graph(folder, digest, rows, spec.n_neighbors, len(np.unique(dataset.labels)))
+    _prepare_graph(folder, digest, rows, spec.n_neighbors, len(np.unique(labels)))
     return path
 
 
@@ -96,6 +105,14 @@ def load_inputs(path: str | Path, n_neighbors: int) -> Inputs:
     # read, not mapped: every method finds its rows in memory
     rows, graph = folder.read_array("rows.npy"), load_graph(graph_folder)
     return Inputs(rows, labels, graph, len(np.unique(labels)), seconds, digest)
+
+
+def _load_rows(spec: RunSpec, on_progress: _OnProgress | None) -> tuple[np.ndarray, np.ndarray]:
+    if spec.split == CONTEST_SPLIT:
+        rows, labels = load_contest_set(spec.dataset)
+        return rows[: spec.n_rows], labels[: spec.n_rows]
+    dataset = load_bench_dataset(spec.dataset, spec.split, spec.n_rows, on_progress)
+    return _represent(dataset, spec.representation, on_progress), dataset.labels
 
 
 def _represent(

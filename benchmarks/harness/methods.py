@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from benchmarks.harness.contest.peers import CONTEST_PEERS
 from benchmarks.harness.label_similarity import LABEL_METHODS
 from benchmarks.harness.peers import PEERS
 from benchmarks.harness.task import Method, Task
@@ -67,6 +68,7 @@ def _refuse(task: Task) -> np.ndarray:  # noqa: ARG001
 
 METHODS: dict[str, Method] = {
     **PEERS,
+    **CONTEST_PEERS,
     **{key: Method(title, _refuse, _PACKAGES) for key, title in LABEL_METHODS.items()},
     "prcut": Method("PRCut", _own_graph(), _PACKAGES),
     "prcut_fast": Method("PRCut, fast", _own_graph(effort="fast"), _PACKAGES),
@@ -75,6 +77,12 @@ METHODS: dict[str, Method] = {
     "prcut_trained": Method("PRCut, trained", _own_graph(solver="train"), _PACKAGES),
     "prcut_trained_graph": Method(
         "PRCut, trained, same graph", _given_graph(solver="train"), _PACKAGES, on_graph=True
+    ),
+    "prcut_trained_cut": Method(
+        "PRCut, trained, same graph, balance .1",
+        _given_graph(solver="train", balance_weight=0.1),
+        _PACKAGES,
+        on_graph=True,
     ),
     **{
         f"prcut_published_{space}": Method(

@@ -10,9 +10,11 @@ from benchmarks.harness.records import RunRecord
 
 from prcut.errors import InvalidInputError
 
-__all__ = ["comparable_records", "find_mixtures", "newest_records"]
+__all__ = ["code_states", "comparable_records", "find_mixtures", "newest_records"]
 
 _SOURCE = "prcut source"
+# their runs take hours, so they may be of another state of the code than the rest of a table
+_LONG = ("prcut_published_pixels", "prcut_published_representations")
 
 
 def comparable_records(
@@ -69,8 +71,9 @@ def find_mixtures(records: Sequence[RunRecord]) -> list[str]:
         for package in sorted({name for versions in of_method for name in versions} - {_SOURCE}):
             values = [versions.get(package) for versions in of_method if versions]
             found += _differs(f"{method}: version of {package}", values)
-    sources = [r.result.versions.get(_SOURCE) for r in records if _SOURCE in r.result.versions]
-    found += _differs("source code of prcut", sources)
+    for methods in ({record.spec.method for record in records} - {*_LONG}, {*_LONG}):
+        states = (r.result.versions.get(_SOURCE) for r in records if r.spec.method in methods)
+        found += _differs("source code of prcut", [state for state in states if state])
     for dataset in dict.fromkeys(record.spec.dataset for record in records):
         of_dataset = [record for record in records if record.spec.dataset == dataset]
         found += _differs(f"{dataset}: split", [r.spec.split for r in of_dataset])
@@ -83,6 +86,15 @@ def find_mixtures(records: Sequence[RunRecord]) -> list[str]:
             ]
             found += _differs(f"{dataset}, {representation}: digest of the rows", digests)
     return found
+
+
+def code_states(records: Iterable[RunRecord]) -> list[str]:
+    """Return every state of the code, with the methods whose records are of it."""
+    methods: dict[str, dict[str, None]] = {}
+    for record in records:
+        if state := record.result.versions.get(_SOURCE):
+            methods.setdefault(state, {})[record.spec.method] = None
+    return [f"{state} ({', '.join(names)})" for state, names in methods.items()]
 
 
 def _differs(what: str, values: Sequence[object]) -> list[str]:

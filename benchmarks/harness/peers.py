@@ -11,7 +11,7 @@ import importlib
 import io
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from benchmarks.harness.turtle import turtle
 from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 
-__all__ = ["PEERS"]
+__all__ = ["PEERS", "quiet_peers", "require_package", "search_resolution"]
 
 # how often Leiden may be run until it finds as many communities as there should be clusters
 _LEIDEN_TRIES = 24
@@ -31,10 +31,10 @@ _LEIDEN_TRIES = 24
 _MAX_WEIGHT, _MAX_TOTAL = 1000, 2**30
 
 
-def _require(module: str, package: str, remedy: str = "pip install 'prcut[bench]'") -> Any:
+def require_package(module: str, package: str, remedy: str = "pip install 'prcut[bench]'") -> Any:
     """Import an optional package, or raise an error that says how to install it."""
     try:
-        with _quiet(), _same_threads():
+        with quiet_peers(), _same_threads():
             return importlib.import_module(module)
     except ImportError as error:
         raise InvalidInputError(
@@ -44,7 +44,7 @@ def _require(module: str, package: str, remedy: str = "pip install 'prcut[bench]
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_peers() -> Iterator[None]:
     """Ignore what peers warn of (threads, disconnected graphs, deprecations)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -100,15 +100,15 @@ def _hdbscan_labels(rows: np.ndarray) -> np.ndarray:
 
 
 def _umap_hdbscan(task: Task) -> np.ndarray:
-    umap = _require("umap", "umap-learn")
-    with _quiet(), _same_threads():  # it warns that a seed means one thread
+    umap = require_package("umap", "umap-learn")
+    with quiet_peers(), _same_threads():  # it warns that a seed means one thread
         embedding = umap.UMAP(random_state=task.seed).fit_transform(task.rows)
     return _hdbscan_labels(embedding)
 
 
 def _evoc(task: Task) -> np.ndarray:
-    evoc = _require("evoc", "evoc")
-    with _quiet(), _same_threads():
+    evoc = require_package("evoc", "evoc")
+    with quiet_peers(), _same_threads():
         return _labels(evoc.EVoC(random_state=task.seed).fit_predict(task.rows))
 
 
@@ -119,13 +119,13 @@ def _turtle(task: Task) -> np.ndarray:
 def _spectralnet(task: Task) -> np.ndarray:
     # not in the extra: it asks for torchvision, which it never imports, and for a C++ compiler
     remedy = "pip install 'prcut[bench]' annoy munkres && pip install --no-deps spectralnet"
-    spectralnet = _require("spectralnet", "spectralnet", remedy)
+    spectralnet = require_package("spectralnet", "spectralnet", remedy)
     rows = torch.from_numpy(np.ascontiguousarray(task.rows))
     # its default network ends in 10 units and refuses another number of clusters
     network = [1024, 1024, 512, task.n_clusters]
     silence = io.StringIO()
     with (
-        _quiet(),
+        quiet_peers(),
         _global_seed(task.seed),
         contextlib.redirect_stdout(silence),
         contextlib.redirect_stderr(silence),
@@ -156,7 +156,7 @@ def _spectral_clustering(task: Task) -> np.ndarray:
 
     # AMG, not the default ARPACK: that factorises the matrix, and at 60,000 rows of 15 neighbours
     # had not finished after 10 minutes, with 3 GB, where AMG took 5 seconds (150: 23 seconds)
-    _require("pyamg", "pyamg")
+    require_package("pyamg", "pyamg")
     matrix = task.graph.to_scipy()
     matrix = type(matrix)(  # its solvers read 32-bit indices only
         (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)),
@@ -165,12 +165,12 @@ def _spectral_clustering(task: Task) -> np.ndarray:
     clustering = SpectralClustering(
         task.n_clusters, affinity="precomputed", eigen_solver="amg", random_state=task.seed
     )
-    with _quiet():  # the warning that the graph is disconnected
+    with quiet_peers():  # the warning that the graph is disconnected
         return _labels(clustering.fit_predict(matrix))
 
 
 def _leiden(task: Task) -> np.ndarray:
-    leidenalg = _require("leidenalg", "leidenalg")
+    leidenalg = require_package("leidenalg", "leidenalg")
     graph, weight = _igraph(task.graph)
     partition = leidenalg.find_partition(
         graph, leidenalg.ModularityVertexPartition, weights=weight, seed=task.seed
@@ -179,13 +179,10 @@ def _leiden(task: Task) -> np.ndarray:
 
 
 def _leiden_k(task: Task) -> np.ndarray:
-    """Search the resolution, on a log scale, for the wanted number of communities."""
-    leidenalg = _require("leidenalg", "leidenalg")
+    leidenalg = require_package("leidenalg", "leidenalg")
     graph, weight = _igraph(task.graph)
-    nearest: list[int] = []
-    distance = math.inf
-    resolution, too_low, too_high = 1.0, 0.0, math.inf
-    for _ in range(_LEIDEN_TRIES):
+
+    def find(resolution: float) -> np.ndarray:
         partition = leidenalg.find_partition(
             graph,
             leidenalg.RBConfigurationVertexPartition,  # modularity where the resolution is 1
@@ -193,9 +190,21 @@ def _leiden_k(task: Task) -> np.ndarray:
             seed=task.seed,
             resolution_parameter=resolution,
         )
-        excess = len(partition) - task.n_clusters
+        return _labels(partition.membership)
+
+    return search_resolution(find, task.n_clusters)
+
+
+def search_resolution(find: Callable[[float], np.ndarray], n_clusters: int) -> np.ndarray:
+    """Search the resolution, on a log scale, for the wanted number of communities."""
+    nearest = np.empty(0, np.int64)
+    distance = math.inf
+    resolution, too_low, too_high = 1.0, 0.0, math.inf
+    for _ in range(_LEIDEN_TRIES):
+        labels = find(resolution)
+        excess = len(np.unique(labels)) - n_clusters
         if abs(excess) < distance:
-            nearest, distance = partition.membership, abs(excess)
+            nearest, distance = labels, abs(excess)
         if excess == 0:
             break
         if excess < 0:
@@ -206,7 +215,7 @@ def _leiden_k(task: Task) -> np.ndarray:
             resolution *= 4 if excess < 0 else 1 / 4
         else:
             resolution = math.sqrt(too_low * too_high)
-    return _labels(nearest)
+    return nearest
 
 
 def _hycut(task: Task) -> np.ndarray:
@@ -214,7 +223,7 @@ def _hycut(task: Task) -> np.ndarray:
 
 
 def _igraph(graph: SimilarityGraph) -> tuple[Any, np.ndarray]:
-    igraph = _require("igraph", "igraph")
+    igraph = require_package("igraph", "igraph")
     source, target, weight = (values.numpy() for values in graph.edges)
     once = source < target
     edges = np.stack([source[once], target[once]], 1)
@@ -222,7 +231,7 @@ def _igraph(graph: SimilarityGraph) -> tuple[Any, np.ndarray]:
 
 
 def _metis(task: Task) -> np.ndarray:
-    pymetis = _require("pymetis", "pymetis")
+    pymetis = require_package("pymetis", "pymetis")
     matrix = task.graph.to_scipy()
     _, part = pymetis.part_graph(
         task.n_clusters,
@@ -235,7 +244,7 @@ def _metis(task: Task) -> np.ndarray:
 
 
 def _kahip(task: Task) -> np.ndarray:
-    kahip = _require("kahip", "kahip")
+    kahip = require_package("kahip", "kahip")
     matrix = task.graph.to_scipy()
     _, part = kahip.kaffpa(
         [1] * task.graph.n_samples,

@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.harness.methods import METHODS
-from benchmarks.harness.mixing import comparable_records
+from benchmarks.harness.mixing import code_states, comparable_records
 from benchmarks.harness.records import RunRecord
 from benchmarks.harness.task import Method
 
@@ -219,6 +219,9 @@ def footer(
     ]
     if any(r.spec.method in methods and not methods[r.spec.method].given_k for r in records):
         lines.append("¹ Not told the number of clusters.")
+    states = code_states(records)
+    if len(states) > 1:
+        lines.append(f"Code of prcut: {'; '.join(states)}.")
     machines = list(dict.fromkeys(_machine(r) for r in records if r.result.machine))
     if len(machines) == 1:
         lines.append(f"Machine: {machines[0]}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from benchmarks.harness.contest.specs import contest_specs
 from benchmarks.harness.label_similarity import LABEL_METHODS
 from benchmarks.harness.methods import METHODS
 from benchmarks.harness.peers import PEERS
@@ -51,15 +52,6 @@ _EMBEDDED = (
     _Data("banking77", "all", "minilm"),
     _Data("clinc150", "all", "minilm"),
     _Data("stackoverflow", "all", "minilm"),
-)
-_PIXELS = ("raw", "thumbnail", "histogram", "gradients", "pca-50")
-_REPRESENTED = (
-    *(_Data("cifar10", "test", name, 5000) for name in (*_PIXELS, "efficientnet-lite0")),
-    *(
-        _Data(dataset, "all", name)
-        for dataset in ("banking77", "stackoverflow")
-        for name in ("tfidf-words", "tfidf-chars", "minilm")
-    ),
 )
 
 
@@ -128,7 +120,8 @@ def _table2(quick: bool) -> list[RunSpec]:
     graphs.append((_Data("cifar10", "train"), 150))
     runs = (
         (("spectral_clustering",), 10),
-        (("prcut_graph", "prcut_cut", "prcut_trained_graph"), 5),
+        (("prcut_graph", "prcut_cut"), 5),
+        (("prcut_trained_graph", "prcut_trained_cut"), 3),
     )
     specs: list[RunSpec] = []
     for data, n_neighbors in graphs:
@@ -167,15 +160,9 @@ def _quality(quick: bool) -> list[RunSpec]:
     return own + [spec for spec in others if spec.method in _CLAIMED]
 
 
-def _representations(quick: bool) -> list[RunSpec]:
-    """One method on several representations of the same items, to rank them by their cuts."""
-    # an image of 8 × 8 pixels is its own thumbnail
-    digits = [_Data("digits", "all", name) for name in _PIXELS if name != "thumbnail"]
-    return _bounded(quick)(
-        spec
-        for data in (digits if quick else _REPRESENTED)
-        for spec in _specs("representations", data, 15, ("prcut_graph",), range(3))
-    )
+def _contest(quick: bool) -> list[RunSpec]:
+    """Return the development half of the contest; only benchmarks/contest.py runs the other."""
+    return contest_specs("development", quick=quick)
 
 
 TABLES: dict[str, Callable[[bool], list[RunSpec]]] = {
@@ -186,7 +173,7 @@ TABLES: dict[str, Callable[[bool], list[RunSpec]]] = {
     "table4": _table4,
     "peers": _peers,
     "quality": _quality,
-    "representations": _representations,
+    "contest": _contest,
 }
 
 

@@ -67,8 +67,7 @@ class PRCut(
     solver : {"search", "train"}, optional
         Search the graph for the clusters (the default), or train the assigner on pairs.
     hidden : sequence of int, optional; widths of hidden layers, by default (256,)
-    bottleneck : int, optional
-        Width of one more layer, whose activations :meth:`transform` returns.
+    bottleneck : int, optional; width of one more, whose activations :meth:`transform` returns
     balance_weight : float, optional
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
         cut; 0 leaves the sizes free. By default a search derives it from the graph.
@@ -77,7 +76,8 @@ class PRCut(
     max_steps, batch_size, learning_rate : optional
         Of training: see :class:`prcut.training.TrainConfig`.
     effort : {"fast", "default", "best"}
-        ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen.
+        ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
+        trains one more of 20,000 rows or more.
     n_init : int, optional
         Starts, by default 4, or 1 of training's 16 heads; the lowest ``objective_`` is kept.
     n_jobs : int, optional; threads of the search, by default torch's; labels stay the same

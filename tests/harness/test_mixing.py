@@ -54,6 +54,16 @@ def test_two_states_of_the_code_are_told_apart_across_methods() -> None:
     assert expected in summarise(records, mixed=True)
 
 
+def test_runs_of_hours_may_be_of_one_other_state_which_is_named() -> None:
+    long = [record("prcut_published_pixels", seed, versions=PRCUT) for seed in range(2)]
+    records = [record("prcut"), *long]
+    assert find_mixtures(records) == []
+    assert "Code of prcut: aaaa (prcut); bbbb (prcut_published_pixels)." in summarise(records)
+    records.append(record("prcut_published_pixels", 2))
+    expected = "source code of prcut: bbbb (2 records), aaaa (1 record)"
+    assert find_mixtures(records) == [expected]
+
+
 def test_what_may_differ_is_no_mixture() -> None:
     records = [
         record(),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.harness import peers
+from benchmarks.harness.contest.peers import CONTEST_PEERS
 from benchmarks.harness.hycut import DegreeBins, degree_bins, envelope, hycut
 from benchmarks.harness.peers import PEERS
 from benchmarks.harness.task import Task
@@ -31,7 +32,11 @@ MODULES = {
     "metis": "pymetis",
     "kahip": "kahip",
     "spectralnet": "spectralnet",
+    "kmeans_constrained": "k_means_constrained",
+    "finch": "finch",
+    "sknetwork_leiden_k": "sknetwork.clustering",
 }
+ALL_PEERS = {**PEERS, **CONTEST_PEERS}
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +74,11 @@ COMPILED = ("evoc", "umap_hdbscan")
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize(
     "key",
-    [pytest.param(key, marks=pytest.mark.slow) if key in COMPILED else key for key in PEERS],
+    [pytest.param(key, marks=pytest.mark.slow) if key in COMPILED else key for key in ALL_PEERS],
 )
 def test_peers_find_separate_blobs_again_with_the_same_seed(key, task, truth):
     require(key)
-    method = PEERS[key]
+    method = ALL_PEERS[key]
     labels = method.run(task)
     assert labels.shape == (300,)
     assert labels.dtype == np.int64
@@ -96,26 +101,29 @@ def test_a_missing_package_is_named_with_its_mend(key, module, task, monkeypatch
         require("leiden")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InvalidInputError, match=rf"needs the package .*{module}.*prcut\[bench\]"):
-        PEERS[key].run(task)
+        ALL_PEERS[key].run(task)
 
 
 def test_methods_say_what_a_table_needs():
-    assert len({method.title for method in PEERS.values()}) == len(PEERS)
-    assert all(method.packages for method in PEERS.values())
-    assert {key for key, method in PEERS.items() if not method.seeded} == {"hdbscan"}
-    assert {key for key, method in PEERS.items() if not method.given_k} == {
+    assert len({method.title for method in ALL_PEERS.values()}) == len(ALL_PEERS)
+    assert all(method.packages for method in ALL_PEERS.values())
+    assert {key for key, method in ALL_PEERS.items() if not method.seeded} == {
+        *("hdbscan", "ward", "finch")
+    }
+    assert {key for key, method in ALL_PEERS.items() if not method.given_k} == {
         "hdbscan",
         "umap_hdbscan",
         "evoc",
         "leiden",
     }
-    assert {key for key, method in PEERS.items() if method.on_graph} == {
+    assert {key for key, method in ALL_PEERS.items() if method.on_graph} == {
         "spectral_clustering",
         "leiden",
         "leiden_k",
         "metis",
         "kahip",
         "hycut",
+        "sknetwork_leiden_k",
     }
 
 

@@ -48,6 +48,19 @@ def test_a_partition_is_searched_and_taught(
     assert (assign_labels(fit.assigner, rows) == fit.labels).mean() > 0.99
 
 
+def test_the_most_effort_trains_a_start_on_the_graph_and_balance_of_the_search(
+    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prcut.pipeline.fit._MIN_TRAINED_ROWS", 1)
+    config = replace(SEARCH, effort="best", n_init=2)
+    fit = fit_rows(blobs[0], config, graph)
+    assert [step.name for step in fit.steps][:3] == ["trained start", "quick search", "given start"]
+    assert fit.steps[2].objective >= fit.objective
+    without = fit_rows(blobs[0], replace(SEARCH, n_init=2), graph)
+    assert fit.balance_weight == pytest.approx(without.balance_weight)
+    assert fit.solver == "search"
+
+
 def test_whatever_partition_is_found_is_the_result(
     blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,3 +168,12 @@ def test_rows_that_are_not_finite_are_named_and_no_file_is_left(
         assign_parquet(assigner, str(data), tmp_path / "out", device="cpu")
     left = [path for path in (tmp_path / "out").rglob("*.parquet") if path.name[0] != "."]
     assert [path.parent.name for path in sorted(left)] == ["day=1", "day=1"]
+
+
+def test_the_label_of_a_partition_comes_with_its_own_probability() -> None:
+    logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
+    found = torch.tensor([2, -1], dtype=torch.int32)  # the second row has none
+    label, confidence = library._rank(logits.clone(), 0, found)
+    assert label.tolist() == [2, 1]
+    expected = logits.softmax(1)[[0, 1], [2, 1]]
+    torch.testing.assert_close(confidence, expected)

@@ -14,14 +14,17 @@ from sklearn.metrics import adjusted_rand_score
 
 from prcut import PRCut, SimilarityGraph
 from prcut.errors import DataWarning, InvalidInputError
+from prcut.graph.build import build_graph
 from prcut.graph.saved import load_graph
-from prcut.pipeline import choose, run_plan
+from prcut.pipeline import choose
 from prcut.pipeline import fit as fitting
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run, graph_run
 from prcut.pipeline.run_folder import read_plan
 from prcut.pipeline.run_plan import GraphConfig
+from prcut.pipeline.score import score_labels
 from prcut.runtime.folder import Folder
 from prcut.search.partition import Partition, find_partition
 from prcut.training.assigner.predict import assign_labels
@@ -51,7 +54,7 @@ def test_both_ways_find_the_blobs(
     result = fit_run(rows, tmp_path / "run", options, memory=memory, device="cpu")
     assert (result.mode, result.n_samples, result.n_features) == (mode, 2500, 8)
     assert result.used_clusters == result.n_clusters == 4
-    stages = {"graph", "training"} | ({"sample"} if mode == "disk" else set())
+    stages = {"graph", "training"} | ({"search"} if mode == "disk" else set())
     assert set(result.seconds) == stages
     found = assign_labels(result.assigner, rows)
     assert adjusted_rand_score(labels, found) > 0.9
@@ -140,21 +143,37 @@ def test_what_was_settled_stays_when_memory_changes(
     assert fit_run(rows, tmp_path / "run", config(), memory=10**12, device="cpu").mode == "disk"
 
 
-def test_what_a_sample_taught_is_kept_where_training_is_worse(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+def test_the_partition_on_disk_is_that_of_every_row(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
 ) -> None:
     rows, labels = blobs
-    monkeypatch.setattr(run_plan, "choose_sample_rows", lambda *_: 900)
-    options = config(max_steps=300)
-    options = replace(options, train=replace(options.train, max_steps=10))
-    result = fit_run(rows, tmp_path / "run", options, memory=1000, device="cpu")
-    sampled = json.loads((tmp_path / "run/sample/result.json").read_text())
-    assert (sampled["mode"], sampled["n_samples"]) == ("memory", 900)
-    assert result.n_steps == sampled["n_steps"] > 10
-    assert result.balance_weight == sampled["balance_weight"]
-    assert json.loads((tmp_path / "run/result.json").read_text())["solver"] == "search"
+    run = tmp_path / "run"
+    result = fit_run(rows, run, config(max_steps=300), memory=1000, device="cpu")
+    found = RowLabels(Folder(run / "partition"))
+    partition = found.read(0, found.n_samples)
+    assert adjusted_rand_score(labels, partition) > 0.99
+    assert np.array_equal(found.read(700, 900), partition[700:900])
+    assert json.loads((run / "result.json").read_text())["solver"] == "search"
+    # the objective is that of the partition on the joined graph of all blocks
+    graph = build_graph(rows, 10, similarity="mean", max_components=4)
+    weight = result.balance_weight
+    expected = score_labels(graph, partition.astype(np.int64), 4, weight)
+    assert result.objective == pytest.approx(expected.objective, rel=0.05)
+    assert np.mean(assign_labels(result.assigner, rows) == partition) > 0.98
+    assert not (run / "search").exists()
+    assert not (run / "pairs").exists()
+
+
+def test_pairs_are_drawn_only_to_train(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rows, labels = blobs
+    result = fit_run(
+        rows, tmp_path, config(solver="train", max_steps=200), memory=1000, device="cpu"
+    )
+    assert (tmp_path / "pairs/manifest.json").exists()
+    assert not (tmp_path / "partition").exists()
     assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.9
-    assert pq.read_metadata(tmp_path / "run/history.parquet").num_rows == result.n_steps // 10
 
 
 def test_another_run_in_the_folder_is_refused_by_the_name_of_what_differs(

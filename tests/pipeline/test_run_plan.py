@@ -37,7 +37,7 @@ def test_a_plan_is_written_once(tmp_path: Path) -> None:
     write_plan(path, SOURCE, CONFIG, 10**3, on_disk=False)
     write_plan(path, SOURCE, CONFIG, 10**12, on_disk=False)
     plan = open_plan(path, SOURCE, CONFIG)
-    assert (plan.mode, plan.sample_rows) == ("disk", 1000)
+    assert (plan.mode, plan.most_nodes) == ("disk", 1000)
     assert plan.key == open_plan(path, SOURCE, CONFIG).key
     with pytest.raises(InvalidInputError, match="begun with another n_clusters"):
         write_plan(path, SOURCE, FitConfig.of("default", 5, n_neighbors=10), None, on_disk=False)

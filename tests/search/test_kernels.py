@@ -18,6 +18,7 @@ from prcut.search.fragments import contract, find_groups
 from prcut.search.merge import merge
 from prcut.search.moves import improve
 from prcut.search.refine import partition_cuts, refine
+from prcut.search.sweep import cluster_sums, sweep
 
 pytestmark = pytest.mark.skipif(kernels.LIBRARY is None, reason="the search was not compiled")
 
@@ -41,6 +42,12 @@ class Problem:
         self.fragment_labels = rng.permutation(np.arange(60) % n_clusters)
         total, balance = float(weight.sum()), rng.choice([0.0, 0.3, 2.0])
         self.cost = ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance)
+
+
+def _sweep(problem: Problem) -> np.ndarray:
+    coarse = contract(problem.weight, problem.fragments)
+    sums = cluster_sums(coarse, problem.fragment_labels, problem.cost.n_clusters)
+    return sweep(coarse, problem.fragment_labels, problem.cost, sums)
 
 
 def both_ways(
@@ -77,6 +84,7 @@ def test_rows_move_and_group_as_in_numpy(monkeypatch: pytest.MonkeyPatch, seed: 
             refine(problem.weight, problem.labels, problem.cost),
             partition_cuts(problem.weight, problem.labels, problem.cost.n_clusters),
             find_groups(problem.weight, 5, np.random.default_rng(seed)),
+            _sweep(problem),
         )
 
     for compiled, plain in zip(*both_ways(monkeypatch, search, seed), strict=True):

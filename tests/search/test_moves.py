@@ -32,7 +32,7 @@ class Problem:
 
     def objective(self, labels: np.ndarray) -> float:
         return reference.partition_objective(
-            *self.coarse, labels, self.n_clusters, self.total, self.balance_weight
+            *self.coarse[:2], labels, self.n_clusters, self.total, self.balance_weight
         )
 
 

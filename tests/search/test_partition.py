@@ -219,6 +219,19 @@ def test_what_is_returned_is_no_worse_than_any_start() -> None:
     assert found.objective == moved <= combined <= min(quick, *starts)
 
 
+def test_given_labels_are_refined_and_join_the_starts() -> None:
+    graph, log = knn_graph(np.random.default_rng(0).random((2000, 6))), StepLog()
+    best = find_partition(graph, 9, balance_weight=1.0, n_init=4, seed=1)
+    alone = find_partition(graph, 9, balance_weight=1.0, n_init=0)
+    assert best.objective < alone.objective  # or it would be no help
+    spoilt = best.labels.copy()
+    spoilt[::50] = (spoilt[::50] + 1) % 9
+    found = find_partition(graph, 9, balance_weight=1.0, n_init=0, starts=[spoilt], log=log)
+    check(graph, found, 9)
+    (given,) = (step.objective for step in log if step.name == "given start")
+    assert found.objective <= given < alone.objective
+
+
 def test_what_all_starts_keep_together_moves_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # five rows that hold together are in the wrong clique: none goes alone, nor do two
     planted = np.repeat([0, 1], 20)

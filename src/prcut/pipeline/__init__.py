@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from prcut.pipeline.fit import fit_rows as fit_rows
     from prcut.pipeline.labels import assign_parquet as assign_parquet
     from prcut.pipeline.levels import fit_levels as fit_levels
-    from prcut.pipeline.outofcore.blocks import open_blocks as open_blocks
     from prcut.pipeline.outofcore.capacity import plan_stages as plan_stages
+    from prcut.pipeline.representation import score_representation as score_representation
     from prcut.pipeline.run import fit_run as fit_run
     from prcut.pipeline.run import graph_run as graph_run
 
@@ -28,8 +28,8 @@ _HOME = {
     "fit_rows": "fit",
     "fit_run": "run",
     "graph_run": "run",
-    "open_blocks": "outofcore.blocks",
     "plan_stages": "outofcore.capacity",
+    "score_representation": "representation",
 }
 
 __all__ = [*_HOME]  # noqa: PLE0604

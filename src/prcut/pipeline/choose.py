@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from prcut.graph.rows import as_rows
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.config import FitConfig
 from prcut.runtime.progress import StepLog
-from prcut.search.partition import QuickPartition, quick_partition
+from prcut.search.partition import QuickPartition, choose_balance, quick_partition
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,6 +79,17 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
             break
     warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
     return ChosenGraph(graph, n_neighbors, quick)
+
+
+def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitConfig]:
+    """Return the graph with its quick partition, and the settings with the balance it needs."""
+    graph, n_clusters, weight = chosen.graph, config.n_clusters, config.balance_weight
+    quick = chosen.quick or quick_partition(
+        graph, n_clusters, balance_weight=weight, seed=config.seed, n_jobs=config.n_threads
+    )
+    if weight is None:
+        weight = choose_balance(graph, quick.partition.labels, n_clusters)
+    return chosen._replace(quick=quick), replace(config, balance_weight=weight)
 
 
 def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors:

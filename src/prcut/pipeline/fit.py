@@ -5,7 +5,7 @@ No label takes part: of all partitions and starts, the one with the lowest objec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from torch import distributed
 from prcut.errors import InvalidInputError
 from prcut.graph.rows import as_features, gather_rows
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.pipeline.choose import ChosenGraph, choose_graph
+from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
 from prcut.pipeline.config import FitConfig, check_n_samples
 from prcut.pipeline.score import Score, score_labels
 from prcut.pipeline.settings import Solver
@@ -33,6 +33,9 @@ from prcut.training.batches import GatheredPairs, LabelledRows
 from prcut.training.pairs import PairSampler, UniformPairs, WalkPairs
 from prcut.training.schedules import halve_walk
 from prcut.training.state import TrainState
+
+# fewer rows are searched in a fraction of the time that training takes
+_MIN_TRAINED_ROWS = 20_000
 
 
 class Fit(NamedTuple):
@@ -117,13 +120,19 @@ def fit_rows(
     check_n_samples(rows.shape[0], config)
     log = StepLog(on_step)
     chosen = choose_graph(rows, config, log) if graph is None else ChosenGraph.of(graph)
+    _check_edges(chosen.graph, config)
     features = as_features(rows)
     options = config, device, checkpoint, on_record
     if config.solver == "search":
-        partition = _search(chosen, config, device, log)
+        trained = []
+        if config.effort == "best" and features.shape[0] >= _MIN_TRAINED_ROWS:
+            chosen, config = examine(chosen, config)
+            trained.append(_train_start(chosen.graph, features, config, device))
+            log("trained start")
+        partition = _search(chosen, config, device, log, trained)
         labels, balance_weight = partition.labels, partition.balance_weight
         lesson = _draw_lesson(features, labels, config, copy=lazy)
-        start = LazyStart(partial(_distil, lesson, balance_weight, options))
+        start = LazyStart(partial(distil, lesson, balance_weight, options))
         if not lazy:
             start()
     else:
@@ -136,16 +145,33 @@ def fit_rows(
     return Fit(start, labels, *score, *kept, tuple(log))
 
 
+def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:
+    if config.solver == "search" and not graph.degree.any():
+        raise InvalidInputError(
+            f"the graph of n_samples={graph.n_samples} rows has no edges, so there is nothing to "
+            "cut; raise n_neighbors or check the similarities."
+        )
+
+
+def _train_start(
+    graph: SimilarityGraph, features: Any, config: FitConfig, device: torch.device | str
+) -> np.ndarray:
+    """Return the partition of an assigner that is trained on the search's graph and balance."""
+    config = replace(config, solver="train", n_init=1, refine=False)
+    trainer = Trainer.of(features, config, device)
+    start = _descend(graph, features, config.training_balance, trainer)
+    return assign_labels(start.assigner, features)
+
+
 def _search(
-    chosen: ChosenGraph, config: FitConfig, device: torch.device | str, log: StepLog
+    chosen: ChosenGraph,
+    config: FitConfig,
+    device: torch.device | str,
+    log: StepLog,
+    trained: Sequence[np.ndarray],
 ) -> Partition:
     """Search the partition in the first process, and give it to all others."""
     n_samples = chosen.graph.n_samples
-    if not chosen.graph.degree.any():
-        raise InvalidInputError(
-            f"the graph of {n_samples=} rows has no edges, so there is nothing to cut; "
-            "raise n_neighbors or check the similarities."
-        )
     rank, world_size = this_process()
     if rank == 0:
         partition = find_partition(
@@ -155,6 +181,7 @@ def _search(
             n_init=config.n_starts,
             seed=config.seed,
             quick=chosen.quick,
+            starts=trained,
             n_jobs=config.n_threads,
             log=log,
         )
@@ -180,7 +207,7 @@ def _draw_lesson(features: Any, labels: np.ndarray, config: FitConfig, copy: boo
     return LabelledRows(features, torch.tensor(labels))
 
 
-def _distil(lesson: LabelledRows, balance_weight: float, options: tuple[Any, ...]) -> Start:
+def distil(lesson: LabelledRows, balance_weight: float, options: tuple[Any, ...]) -> Start:
     """Train an assigner to give every row its cluster, by cross-entropy."""
     trainer = Trainer.of(lesson.features, *options)
     # its checkpoint names the weight, although nothing is balanced here

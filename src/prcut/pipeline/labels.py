@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
 from prcut.runtime.folder import Folder, plan_key
@@ -59,6 +60,7 @@ def assign_parquet(
     column: str | None = None,
     id_column: str | None = None,
     top: int = 0,
+    partition: RowLabels | None = None,
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -78,6 +80,8 @@ def assign_parquet(
         A new or empty folder, local or a URI; files are named as those of the data.
     top : int
         Number of clusters to write for every row, with their probabilities.
+    partition : RowLabels, optional
+        The clusters that a run found for these rows, written in place of the assigner's.
     device : str
     engine : Engine, optional
         Where tasks run; by default in this process.
@@ -108,7 +112,9 @@ def assign_parquet(
         "top": top,
         "files": [file.name for file in files],
     }
-    job = _Job(folder, assigner, source, files, top, plan_key(plan))
+    if partition is not None:
+        plan["partition"] = partition.key
+    job = _Job(folder, assigner, source, files, top, partition, plan_key(plan))
     job.state.start(plan)
     folder.clear_unfinished()
     n_kept = sum(_is_finished(job, number) for number in range(len(files)))
@@ -169,6 +175,7 @@ class _Job(NamedTuple):
     source: Source
     files: list[SourceFile]
     top: int
+    partition: RowLabels | None
     key: str
 
     @property
@@ -255,7 +262,10 @@ def _schema(job: _Job) -> pa.Schema:
 def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with closing(read_ahead(_read(job.source, file))) as row_ranges:
         for start, features, ids in row_ranges:
-            label, confidence, *lists = _assign(job.assigner, features, job.top, start)
+            found = None
+            if job.partition is not None:
+                found = torch.from_numpy(job.partition.read(start, start + len(features)))
+            label, confidence, *lists = _assign(job.assigner, features, job.top, start, found)
             columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
             columns += [
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
@@ -275,26 +285,36 @@ def _read(source: Source, file: SourceFile) -> Iterator[tuple[int, np.ndarray, p
 
 @torch.inference_mode()
 def _assign(
-    assigner: Assigner | LevelAssigner, features: np.ndarray, top: int, first_row: int
+    assigner: Assigner | LevelAssigner,
+    features: np.ndarray,
+    top: int,
+    first_row: int,
+    found: Tensor | None,
 ) -> list[np.ndarray]:
-    """Return label and confidence of every row and, with ``top``, its clusters and their probs."""
+    """Return label and confidence of every row and, with ``top``, its clusters and their probs.
+
+    ``found`` are the labels of a partition, -1 where it has none.
+    """
     chunks = []
     for rows, chunk in row_chunks(assigner, features):
         if isinstance(assigner, LevelAssigner):
             leaf, confidence = assigner.walk(chunk)
             chunks.append([leaf.int(), confidence])
         else:
-            chunks.append(_rank(assigner(chunk), top))
+            chunks.append(_rank(assigner(chunk), top, None if found is None else found[rows]))
         check_numbers(chunks[-1][1], first_row + rows.start)
     return [torch.cat(column).cpu().numpy() for column in zip(*chunks, strict=True)]
 
 
-def _rank(logits: Tensor, top: int) -> list[Tensor]:
+def _rank(logits: Tensor, top: int, found: Tensor | None = None) -> list[Tensor]:
     """Return the columns of :func:`_assign`; the logits are overwritten."""
     values, clusters = logits.topk(top, 1) if top else logits.max(1, keepdim=True)
     # the largest probability is 1 / Σ exp(logit − largest): no table of probabilities is kept
     total = logits.sub_(values[:, :1]).exp_().sum(1)
     label, confidence = clusters[:, 0].int(), total.reciprocal()
+    if found is not None:
+        label = torch.where(found.to(label.device) >= 0, found.to(label.device), label)
+        confidence = logits.gather(1, label.long()[:, None])[:, 0] / total
     if not top:
         return [label, confidence]
     probs = (values - values[:, :1]).exp_() / total[:, None]

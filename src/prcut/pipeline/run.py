@@ -4,8 +4,11 @@
 
     plan.json         what is fitted to what, and whether in memory or on disk
     graph/            in memory: the graph, mapped while it is trained on
-    blocks/ pairs/    on disk: blocks of the graph, and pairs drawn from them
-    sample/           on disk: a run in memory on a sample of the rows
+    blocks/           on disk: blocks of the graph
+    search/           on disk: the graph level by level, while its partition is searched
+    partition/        on disk: the cluster of every row
+    lesson/           on disk: rows to distil the partition from
+    pairs/            on disk, to train: pairs drawn from the blocks
     checkpoint/       every start as it is trained
     model/            the assigner that was kept
     history.parquet   its training, a row per ten steps
@@ -18,17 +21,14 @@ process writes and the others wait; the folder must be one that all of them see.
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import distributed
 
 from prcut.errors import CorruptFileError, InvalidInputError
@@ -37,10 +37,11 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
 from prcut.pipeline.choose import ChosenGraph, choose_graph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
-from prcut.pipeline.outofcore.blocks import open_blocks
+from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
 from prcut.pipeline.outofcore.fit_shards import fit_shards
 from prcut.pipeline.outofcore.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.pipeline.outofcore.search_run import distil_run, search_run
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, RunResult, read_result, save_result
 from prcut.pipeline.run_plan import (
     GraphConfig,
@@ -53,16 +54,13 @@ from prcut.pipeline.run_plan import (
     usable_memory,
     write_plan,
 )
-from prcut.pipeline.starts import OnRecord, Start
+from prcut.pipeline.starts import OnRecord
 from prcut.runtime.distributed import choose_device, this_process
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, absolute_path
 from prcut.runtime.progress import Progress, StatusWriter, training_progress
-from prcut.runtime.sources import open_source, read_all, sample_rows
-from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.saved import load_model
-from prcut.training.checkpoint import load_checkpoint
-from prcut.training.state import Record, TrainState
+from prcut.runtime.sources import open_source, read_all
+from prcut.training.state import Record
 
 _LOG = logging.getLogger(__name__)
 # pairs on disk: as many as training sees, within these numbers per anchor
@@ -93,11 +91,11 @@ def fit_run(
     config : FitConfig
     memory : int, optional
         Bytes that data and graph may take, by default 0.6 of the free ones. What needs more goes
-        through blocks and pairs on disk.
+        through blocks on disk.
     device : str
         ``"auto"`` is CUDA where there is one.
     engine : Engine, optional
-        Runs the tasks of blocks, pairs and training, by default in this process. Another engine,
+        Runs the tasks of all stages, by default in this process. Another engine,
         such as :class:`prcut.runtime.RayEngine`, works on disk, and all of its processes must see
         ``data`` and ``path``.
     on_progress, on_record : callables, optional
@@ -154,7 +152,7 @@ def graph_run(
     """Build the graph alone: a graph or, where it would not fit in memory, blocks in ``path``.
 
     Parameters are those of :func:`fit_run`. The folder is read by :func:`prcut.graph.load_graph` or
-    :func:`prcut.pipeline.open_blocks`.
+    :func:`prcut.pipeline.outofcore.blocks.open_blocks`.
 
     Returns
     -------
@@ -185,7 +183,7 @@ def _earlier_mode(folder: Folder) -> tuple[Mode, int] | None:
     return ("disk", int(plan["config"]["block_rows"])) if "config" in plan else ("memory", 0)
 
 
-# -- on disk: blocks, pairs, and the partition of a sample -----------------------------------------
+# -- on disk: blocks, and their partition or pairs -------------------------------------------------
 
 
 def _prepare_disk(
@@ -194,49 +192,31 @@ def _prepare_disk(
     on_progress: Callable[[Progress], None],
     seconds: dict[str, float],
 ) -> None:
-    """Build the blocks, draw the pairs and fit a sample."""
+    """Build the blocks; search their partition, or draw pairs to train on."""
+    options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
+    is_searched = plan.config.solver == "search"
     with _timed(seconds, "graph"):
         if _is_leader():
-            _build_pairs(plan, {"engine": engine, "on_progress": on_progress})
+            config = plan.graph.blocks(plan.block_rows)
+            blocks = build_blocks(plan.source, f"{plan.path}/blocks", config, **options)
+            if not is_searched:
+                _write_pairs(plan, blocks, options)
         _wait()
-    if plan.config.solver == "search":
-        with _timed(seconds, "sample"):
-            shown, n_rows = on_progress if _is_leader() else None, plan.sample_rows
-            engine.run("sample", partial(_fit_sample, plan), 1, total=n_rows, on_progress=shown)
+    if is_searched:
+        with _timed(seconds, "search"):
+            if _is_leader():
+                search_run(plan, blocks, engine, on_progress)
+            _wait()
 
 
-def _build_pairs(plan: RunPlan, options: dict[str, Any]) -> None:
-    config, graph = plan.config, plan.graph
-    blocks = build_blocks(
-        plan.source, f"{plan.path}/blocks", graph.blocks(plan.block_rows), **options
-    )
+def _write_pairs(plan: RunPlan, blocks: Blocks, options: dict[str, Any]) -> None:
+    config = plan.config
     n_anchors = sum(record["n_anchors"] for record in blocks.records)
     wanted = config.train.max_steps * config.train.batch_size // n_anchors
     least, most = _PAIRS_PER_ANCHOR
     n_pairs = min(most, max(least, wanted))
-    shards = ShardConfig(n_pairs, config.walk_length, graph.similarity, config.seed)
+    shards = ShardConfig(n_pairs, config.walk_length, plan.graph.similarity, config.seed)
     write_pair_shards(blocks, f"{plan.path}/pairs", shards, **options)
-
-
-def _fit_sample(plan: RunPlan, _: int, advance: Callable[[int], None]) -> None:
-    """Run a fit in memory on a sample of the source."""
-    rows = sample_rows(plan.source, plan.sample_rows, [plan.config.seed, 7])
-    # their number was chosen so that they fit
-    options: dict[str, Any] = {"memory": sys.maxsize, "device": plan.device}
-    fit_run(rows, f"{plan.path}/sample", plan.config, **options)
-    advance(plan.sample_rows)
-
-
-def _open_sample(plan: RunPlan, device: torch.device) -> tuple[Start, float]:
-    """Return the assigner of a sample's run, and the balance weight that the run chose."""
-    model = load_model(f"{plan.path}/sample/model")
-    assert isinstance(model.assigner, Assigner)  # noqa: S101
-    assigner = model.assigner.to(device)
-    balance_weight = float(model.description["result"]["balance_weight"])
-    distil = replace(plan.config.distil, balance_weight=balance_weight)
-    state = TrainState.start(assigner, distil)
-    load_checkpoint(Folder(f"{plan.path}/sample/checkpoint/start-0"), assigner, state, distil)
-    return Start(assigner, state), balance_weight
 
 
 # -- the fit, in every process that trains ---------------------------------------------------------
@@ -278,14 +258,11 @@ def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float
 
 
 def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:
-    shards, blocks = open_pair_shards(f"{plan.path}/pairs"), open_blocks(f"{plan.path}/blocks")
-    config, distilled = plan.config, None
-    if config.solver == "search":
-        distilled, balance_weight = _open_sample(plan, options["device"])
-        # one start beside the sample's partition, and J weighs both alike
-        config = replace(config, balance_weight=balance_weight, n_init=1)
     with _timed(seconds, "training"):
-        return fit_shards(shards, blocks, config, distilled=distilled, **options)
+        if plan.config.solver == "search":
+            return distil_run(plan, options)
+        shards, blocks = open_pair_shards(f"{plan.path}/pairs"), open_blocks(f"{plan.path}/blocks")
+        return fit_shards(shards, blocks, plan.config, **options)
 
 
 def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:

@@ -17,7 +17,7 @@ from prcut.graph.neighbors import Metric
 from prcut.pipeline.choose import choose_n_neighbors
 from prcut.pipeline.config import FitConfig, check_n_samples
 from prcut.pipeline.outofcore.build_blocks import BlockConfig
-from prcut.pipeline.outofcore.sizes import bytes_in_memory, choose_block_rows, choose_sample_rows
+from prcut.pipeline.outofcore.sizes import bytes_in_memory, choose_block_rows, choose_most_nodes
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, read_plan
 from prcut.runtime.folder import Folder, plan_key
 from prcut.runtime.memory import available_memory, readable_bytes
@@ -34,6 +34,9 @@ _LATER = (
     ("optimizer", "adam"),
     ("standardize", True),
 )
+# neighbours on disk, where no other number is tried: few follow the shape of clusters closely
+_SEARCHED_NEIGHBORS = 15
+# the last are the nodes that one process may search: older versions searched a sample of the rows
 _DECIDED_ONCE = ("data", "mode", "block_rows", "sample_rows")
 
 
@@ -49,8 +52,11 @@ class GraphConfig(NamedTuple):
     @classmethod
     def of(cls, config: FitConfig, n_samples: int) -> GraphConfig:
         """Return the graph of a fit, as far as it is known before the fit."""
+        chosen = choose_n_neighbors(n_samples, config.n_clusters)
+        if config.solver == "search":
+            chosen = min(chosen, _SEARCHED_NEIGHBORS)
         return cls(
-            config.n_neighbors or choose_n_neighbors(n_samples, config.n_clusters),
+            config.n_neighbors or chosen,
             config.metric,
             config.similarity,  # type: ignore[arg-type]  # checked to be a name
             config.seed,
@@ -77,7 +83,7 @@ class RunPlan:
     graph: GraphConfig
     mode: Mode
     block_rows: int
-    sample_rows: int
+    most_nodes: int
 
     @property
     def folder(self) -> Folder:
@@ -105,9 +111,8 @@ def write_plan(
         usable = usable_memory(memory, is_shared=on_disk)
         graph = GraphConfig.of(config, source.n_samples)
         mode, block_rows = choose_mode(source, graph, usable, on_disk=on_disk)
-        sizes = source.n_samples, source.n_features, source.dtype.itemsize
-        sample_rows = choose_sample_rows(usable, *sizes, config.n_clusters)
-        values = getattr(source, "path", None), mode, block_rows, sample_rows
+        most_nodes = choose_most_nodes(usable, source.n_samples, config.n_clusters)
+        values = getattr(source, "path", None), mode, block_rows, most_nodes
         decided = dict(zip(_DECIDED_ONCE, values, strict=True))
     if decided.get("mode") == "disk" and config.pairs != "walk":
         raise InvalidInputError(

@@ -17,8 +17,8 @@ from prcut.runtime.distributed import choose_device, this_process
 from prcut.search.fragments import CoarseGraph
 from prcut.search.merge import MergeTree, merge
 
-# clusters between which links are added up: 134 MB of them
-_MOST_LINKED = 4096
+MOST_LINKED = 4096
+"""Clusters between which links are added up: 134 MB of them."""
 
 
 class LabelledGraph(NamedTuple):
@@ -62,7 +62,7 @@ def score_blocks(
 
     ``is_shared`` says that the other processes hold the other blocks.
     """
-    n_linked = n_clusters if n_clusters <= _MOST_LINKED else 0
+    n_linked = n_clusters if n_clusters <= MOST_LINKED else 0
     cuts, sizes = torch.zeros(2, n_clusters, dtype=torch.float64)
     links = torch.zeros(n_linked, n_linked, dtype=torch.float64)
     total = torch.zeros(1, dtype=torch.float64)
@@ -76,13 +76,18 @@ def score_blocks(
         cuts, sizes, total, links = _sum_over_processes(cuts, sizes, total, links)
     n_samples = int(sizes.sum())
     cost = ClusterCost.of(n_samples, total.item(), n_clusters, balance_weight=balance_weight)
-    objective = cost.objective(cuts.numpy(), sizes.numpy())
-    ratio_cut = torch.where(cuts > 0, 0.5 * cuts / sizes, 0.0).sum()
-    tree = None
-    if n_linked and sizes.all():
-        coarse = CoarseGraph(csr_array(links.fill_diagonal_(0).numpy()), sizes.numpy())
-        tree = merge(coarse, cost)
-    return Score(objective, float(ratio_cut), sizes.long().numpy(), tree)
+    between = csr_array(links.fill_diagonal_(0).numpy()) if n_linked else None
+    return score_sums(cuts.numpy(), sizes.numpy(), between, cost)
+
+
+def score_sums(
+    cuts: np.ndarray, sizes: np.ndarray, links: csr_array | None, cost: ClusterCost
+) -> Score:
+    """Score a partition by the sums over its clusters, and by the links between these."""
+    has_tree = links is not None and bool(sizes.all())
+    tree = merge(CoarseGraph(links, sizes), cost) if has_tree else None
+    ratio_cut = float(np.divide(0.5 * cuts, sizes, out=np.zeros(len(cuts)), where=cuts > 0).sum())
+    return Score(cost.objective(cuts, sizes), ratio_cut, sizes.astype(np.int64), tree)
 
 
 def _sum_over_processes(*sums: Tensor) -> list[Tensor]:

@@ -50,12 +50,12 @@ class FitSettings:
     solver: Solver = setting(  # noqa: RUF009
         "search",
         "search: find the clusters by a search on the graph and distil them into the assigner; "
-        "train: train the assigner on pairs. Runs on disk always train.",
+        "train: train the assigner on pairs.",
         choices=get_args(Solver),
     )
     effort: Effort = setting(  # noqa: RUF009
         "default",
-        "fast: few neighbours and no starts; best: four times the starts.",
+        "fast: few neighbours and no starts; best: four times the starts, and one that is trained.",
         choices=get_args(Effort),
     )
     pairs: Literal["walk", "uniform"] = "walk"

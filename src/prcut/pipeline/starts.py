@@ -129,12 +129,9 @@ class Trainer:
         batches: BatchStream,
         config: TrainConfig,
         score: Callable[[Assigner], Score],
-        kept: Start | None = None,
     ) -> Start:
-        """Train every start and return the one with the lowest objective.
-
-        ``kept`` is a start made elsewhere, which stays where none has a lower objective.
-        """
+        """Train every start and return the one with the lowest objective."""
+        kept: Start | None = None
         n_starts = self.config.n_starts
         for number in range(n_starts):
             # hashed: seed 0's second start is not seed 1's first

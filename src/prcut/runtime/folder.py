@@ -23,7 +23,7 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -195,13 +195,21 @@ class Folder:
 
     def write_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
         """Write a .npy file atomically; return its size and SHA-256."""
-        array = np.ascontiguousarray(array)
+        return self.write_arrays(name, array.shape, array.dtype, [array])
+
+    def write_arrays(
+        self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], arrays: Iterable[np.ndarray]
+    ) -> dict[str, Any]:
+        """Write arrays, one after the other, as one .npy file of that shape."""
         header = io.BytesIO()
-        description = np.lib.format.header_data_from_array_1_0(array)
-        np.lib.format.write_array_header_1_0(header, description)
-        content = array.reshape(-1).view(np.uint8).data
-        starts = range(0, len(content), _CHUNK_BYTES)
-        chunks = (content[start : start + _CHUNK_BYTES] for start in starts)
+        description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(header, description | {"shape": shape})
+        contents = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays)
+        chunks = (
+            content[start : start + _CHUNK_BYTES]
+            for content in contents
+            for start in range(0, len(content), _CHUNK_BYTES)
+        )
         return self.write_bytes(name, chain([header.getvalue()], chunks))
 
     def read_array(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:

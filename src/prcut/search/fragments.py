@@ -120,20 +120,28 @@ class CoarseGraph(NamedTuple):
 
     links: csr_array  # symmetric, with an empty diagonal: edges within a fragment are never cut
     sizes: np.ndarray
+    inner: float = 0.0  # weight of the edges within fragments, both directions, where it is needed
 
 
-def contract(weight: csr_array, fragments: np.ndarray, *, inner: bool = False) -> CoarseGraph:
+def contract(
+    weight: csr_array,
+    fragments: np.ndarray,
+    *,
+    sizes: np.ndarray | None = None,
+    inner: bool = False,
+) -> CoarseGraph:
     """Return the graph between fragments, which are numbered from 0 without gaps.
 
-    ``inner`` keeps the edges within a fragment, in both directions, on the diagonal.
+    ``sizes`` are the numbers of rows of the nodes, by default 1. ``inner`` keeps the edges within a
+    fragment, in both directions, on the diagonal.
     """
     fragments = fragments.astype(np.int64, copy=False)
     n_samples, n_fragments = len(fragments), int(fragments.max()) + 1
-    sizes = np.bincount(fragments, minlength=n_fragments)
+    counts = np.bincount(fragments, minlength=n_fragments)
     shape = n_fragments, n_fragments
     if kernels.fits(weight):
         members = np.argsort(fragments, kind="stable")
-        first = np.concatenate([[0], np.cumsum(sizes)])
+        first = np.concatenate([[0], np.cumsum(counts)])
         indptr = np.empty(n_fragments + 1, dtype=np.int32)
         # room for all edges, of which few pages are touched
         indices, data = np.empty(weight.nnz, dtype=np.int32), np.empty(weight.nnz)
@@ -147,7 +155,8 @@ def contract(weight: csr_array, fragments: np.ndarray, *, inner: bool = False) -
     if not inner:
         links.data[links.indices == np.repeat(np.arange(n_fragments), np.diff(links.indptr))] = 0
         links.eliminate_zeros()
-    return CoarseGraph(links, sizes.astype(np.float64))
+    held = counts if sizes is None else np.bincount(fragments, sizes, n_fragments)
+    return CoarseGraph(links, held.astype(np.float64))
 
 
 def overlay(*partitions: np.ndarray) -> np.ndarray:

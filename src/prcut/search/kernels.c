@@ -1,7 +1,7 @@
 /* The loops of the search that NumPy cannot do at once: plain C, called through ctypes.
 
-   Every function does what its twin in moves.py, merge.py, refine.py or fragments.py does in NumPy,
-   operation by operation; the tests hold one to the other. Arrays are C-contiguous, of int64 and
+   Every function does what its twin in moves.py, merge.py, refine.py, sweep.py or fragments.py does
+   in NumPy, operation by operation; the tests hold one to the other. Arrays are C-contiguous, of int64 and
    float64; indices of a graph are int32. A function returns -1, and has changed nothing, where it
    gets no scratch memory; otherwise a number of things found, or 0. */
 
@@ -391,6 +391,59 @@ EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
         cuts[labels[row]] += cut;
     }
     return 0;
+}
+
+/* ---- sweep.py ------------------------------------------------------------------------------- */
+
+/* moves node after node to the best cluster of a neighbour, at once: labels, cuts and sizes follow.
+   Nodes without edges stay. Returns the number of moves, or -1 without memory */
+EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_sweeps, const Cost *cost,
+                 double least_gain, i64 *labels, double *cuts, double *sizes)
+{
+    double *costs = malloc((size_t)k * sizeof *costs);
+    double *link = calloc((size_t)k, sizeof *link);
+    i64 *near = malloc((size_t)k * sizeof *near);
+    i64 n_moved = costs && link && near ? 0 : -1, n_before = -1;
+    for (i64 c = 0; n_moved == 0 && c < k; c++)
+        costs[c] = sizes[c] > 0 ? cost_of(cost, cuts[c], sizes[c]) : 0;
+    for (i64 round = 0; round < n_sweeps && n_moved > n_before; round++) {
+        n_before = n_moved;
+        for (i64 node = 0; node < graph->n; node++) {
+            i64 own = labels[node], best = -1, n_near = 0;
+            double degree = 0, size = node_sizes[node], left = sizes[own] - size;
+            for (i64 e = graph->indptr[node]; e < graph->indptr[node + 1]; e++) {
+                i64 c = labels[graph->indices[e]];
+                if (link[c] == 0)
+                    near[n_near++] = c;
+                link[c] += graph->weight[e];
+                degree += graph->weight[e];
+            }
+            if (n_near > 0 && left > 0.5) {
+                double cut_left = cuts[own] - degree + 2 * link[own];
+                double leave = cost_of(cost, cut_left, left) - costs[own], least = -least_gain;
+                for (i64 b = 0; b < n_near; b++) {
+                    i64 c = near[b];
+                    double gain = INFINITY;
+                    if (c != own)
+                        gain = leave + (cost_of(cost, cuts[c] + degree - 2 * link[c],
+                                                sizes[c] + size) - costs[c]);
+                    if (gain < least || (gain == least && c < best))
+                        least = gain, best = c;
+                }
+                if (best >= 0) {
+                    cuts[own] = cut_left, sizes[own] = left;
+                    cuts[best] += degree - 2 * link[best], sizes[best] += size;
+                    costs[own] = cost_of(cost, cuts[own], sizes[own]);
+                    costs[best] = cost_of(cost, cuts[best], sizes[best]);
+                    labels[node] = best, n_moved++;
+                }
+            }
+            for (i64 b = 0; b < n_near; b++)
+                link[near[b]] = 0;
+        }
+    }
+    free(costs), free(link), free(near);
+    return n_moved;
 }
 
 /* ---- fragments.py --------------------------------------------------------------------------- */

@@ -63,6 +63,7 @@ _SIGNATURES = {
     "change_of_cuts": "Gniiibid",
     "mark_neighbors": "Gnib",
     "partition_cuts": "Gid",
+    "sweep": "GdnnCxidd",
     "propagate": "Ginni",
     "contract": "Giniissd",
 }

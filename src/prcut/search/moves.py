@@ -44,7 +44,7 @@ def improve(coarse: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> tuple
     """
     if kernels.LIBRARY is not None:
         labels, objective = labels.copy(), np.empty(1)
-        links, sizes = coarse
+        links, sizes, _ = coarse
         indptr, indices = (a.astype(np.int32, copy=False) for a in (links.indptr, links.indices))
         graph = len(labels), cost.n_clusters, indptr, indices, links.data, sizes
         limits = cost, _patience(labels), _LEAST_GAIN
@@ -236,7 +236,7 @@ def _mergers(coarse: CoarseGraph, cost: ClusterCost) -> list[partial[list[np.nda
 
 def _spectral(coarse: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Cluster the eigenvectors that relax the ratio cut: finds very different cluster sizes."""
-    links, sizes = coarse
+    links, sizes, _ = coarse
     if not 1 < n_clusters < len(sizes) <= _MAX_SPECTRAL_FRAGMENTS:
         return []
     dense, root = links.toarray(), 1 / np.sqrt(sizes)

@@ -21,6 +21,7 @@ from prcut.runtime.engine import map_threads
 from prcut.runtime.progress import StepLog
 from prcut.search.fragments import (
     GROUP_SIZE,
+    CoarseGraph,
     choose_n_fragments,
     contract,
     find_fragments,
@@ -30,6 +31,7 @@ from prcut.search.fragments import (
 from prcut.search.merge import MergeTree, merge
 from prcut.search.moves import find_optima, find_optimum, improve
 from prcut.search.refine import partition_cuts, refine
+from prcut.search.sweep import cluster_sums, sweep
 
 _objective = attrgetter("objective")
 
@@ -77,13 +79,14 @@ class QuickPartition(NamedTuple):
 
 
 def find_partition(
-    graph: SimilarityGraph,
+    graph: SimilarityGraph | CoarseGraph,
     n_clusters: int,
     *,
     balance_weight: float | None = None,
     n_init: int = 4,
     seed: int = 0,
     quick: QuickPartition | None = None,
+    starts: Sequence[np.ndarray] = (),
     n_jobs: int = 1,
     log: StepLog | None = None,
 ) -> Partition:
@@ -96,7 +99,7 @@ def find_partition(
 
     Parameters
     ----------
-    graph : SimilarityGraph
+    graph : SimilarityGraph or CoarseGraph
     n_clusters : int
     balance_weight : float, optional
         See :func:`prcut.numerics.objective.balance_factor`; by default :func:`choose_balance`.
@@ -106,6 +109,8 @@ def find_partition(
     seed : int
     quick : QuickPartition, optional
         Result of :func:`quick_partition` for the same graph, which is then not repeated.
+    starts : sequence of int64 arrays, shape (n_samples,)
+        Labels found elsewhere, which are refined and join the starts.
     n_jobs : int
         Threads that share the starts; the partition does not depend on it.
     log : StepLog, optional
@@ -118,35 +123,38 @@ def find_partition(
     True
     """
     log = StepLog() if log is None else log
-    weight = _as_scipy(graph)
+    coarse = _as_coarse(graph)
     n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
     *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
     # the quick search and the fragments of the starts at once, though one thread stops after the
     # first; a single start has fragments of its own, to find something else than the quick search
     own = rngs[1:] if n_init > 1 else rngs
-    tasks: list[Callable[[], Any]] = [partial(_fragments, weight, n_clusters, one) for one in own]
+    tasks: list[Callable[[], Any]] = [partial(_fragments, coarse, n_clusters, one) for one in own]
     if quick is None:
         search = partial(quick_partition, balance_weight=balance_weight, seed=seed)
         tasks.insert(0, partial(search, graph, n_clusters))
     with closing(map_threads(lambda task: task(), tasks, n_jobs)) as results:
         quick = next(results) if quick is None else quick
         if balance_weight is None:
-            balance_weight = choose_balance(weight, quick.partition.labels, n_clusters)
-        cost = _cost(weight, n_clusters, balance_weight)
-        partition = _refined(weight, quick.partition.labels, cost)
+            balance_weight = choose_balance(coarse, quick.partition.labels, n_clusters)
+        cost = _cost(coarse, n_clusters, balance_weight)
+        partition = _refined(coarse, quick.partition.labels, cost)
         log("quick search", partition.objective)
         if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
-            known = [quick.fragments] if n_init > 1 else []
-            starts = zip([*known, *results], rngs, strict=True)
             partitions = [partition]
-            for start in map_threads(partial(_start, weight, cost), starts, n_jobs):
-                log(f"start {len(partitions)}/{n_init}", start.objective)
+            for labels in starts:
+                partitions.append(_refined(coarse, labels, cost))
+                log("given start", partitions[-1].objective)
+            known = [quick.fragments] if n_init > 1 else []
+            own_starts = zip([*known, *results], rngs, strict=True)
+            for start in map_threads(partial(_start, coarse, cost), own_starts, n_jobs):
                 partitions.append(start)
-            partition = _combined(weight, partitions, cost, rng, n_jobs)
+                log(f"start {len(partitions) - 1 - len(starts)}/{n_init}", start.objective)
+            partition = _combined(coarse, partitions, cost, rng, n_jobs)
             log("combined starts", partition.objective)
-            find = partial(find_groups, weight, GROUP_SIZE)
-            for groups in map_threads(find, rng.spawn(_n_cycles(n_init, weight)), n_jobs):
-                other = _improved(weight, groups, partition, cost)
+            find = partial(find_groups, coarse.links, GROUP_SIZE)
+            for groups in map_threads(find, rng.spawn(_n_cycles(n_init, coarse)), n_jobs):
+                other = _improved(coarse, groups, partition, cost)
                 partition = min(partition, other, key=_objective)
             log("moved groups", partition.objective)
     return partition._replace(
@@ -155,7 +163,7 @@ def find_partition(
 
 
 def quick_partition(
-    graph: SimilarityGraph,
+    graph: SimilarityGraph | CoarseGraph,
     n_clusters: int,
     *,
     balance_weight: float | None = None,
@@ -163,22 +171,24 @@ def quick_partition(
     n_jobs: int = 1,
 ) -> QuickPartition:
     """Search quickly, and measure whether the graph, not the start, determines the clusters."""
-    weight = _as_scipy(graph)
+    coarse = _as_coarse(graph)
     if balance_weight is None:
         balance_weight = _MAX_BALANCE
-    cost = _cost(weight, n_clusters, balance_weight)
+    cost = _cost(coarse, n_clusters, balance_weight)
     rng = np.random.default_rng(seed)
-    fragments = _fragments(weight, n_clusters, rng)
+    fragments = _fragments(coarse, n_clusters, rng)
     n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
-    optima = find_optima(contract(weight, fragments), cost, rng, n_starts, n_jobs)
+    optima = find_optima(_contract(coarse, fragments), cost, rng, n_starts, n_jobs)
     lowest, *others = (labels[fragments] for labels, _ in optima)
     agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
-    partition = _refined(weight, lowest, cost)
+    partition = _refined(coarse, lowest, cost)
     partition = partition._replace(agreement=agreement, balance_weight=balance_weight)
     return QuickPartition(partition, fragments)
 
 
-def choose_balance(weight: csr_array, labels: np.ndarray, n_clusters: int) -> float:
+def choose_balance(
+    graph: SimilarityGraph | CoarseGraph, labels: np.ndarray, n_clusters: int
+) -> float:
     """Choose the balance weight for a graph from what its clusters add to the cut.
 
     Where clusters are hardly connected, as the digits of MNIST, a small weight keeps them all, and
@@ -188,7 +198,8 @@ def choose_balance(weight: csr_array, labels: np.ndarray, n_clusters: int) -> fl
     """
     if n_clusters == 1:
         return 0.0
-    cut = _scored(weight, labels, _cost(weight, n_clusters, 0.0)).objective
+    coarse = _as_coarse(graph)
+    cut = _scored(coarse, labels, _cost(coarse, n_clusters, 0.0)).objective
     wanted = _BALANCE_PER_CUT * cut / (n_clusters - 1)
     return min(_MAX_BALANCE, max(_MIN_BALANCE, wanted))
 
@@ -202,26 +213,28 @@ def refine_labels(
     >>> refine_labels(path, np.array([0, 1, 0, 1, 1, 1]), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    weight = _as_scipy(graph)
-    return refine(weight, labels, _cost(weight, n_clusters, balance_weight))
+    coarse = _as_coarse(graph)
+    return refine(coarse.links, labels, _cost(coarse, n_clusters, balance_weight))
 
 
 def merge_clusters(
     graph: SimilarityGraph, labels: np.ndarray, *, balance_weight: float = 1.0
 ) -> MergeTree:
     """Merge the clusters, none of which may be empty, down to one, cheapest pair first."""
-    weight = _as_scipy(graph)
-    return merge(contract(weight, labels), _cost(weight, int(labels.max()) + 1, balance_weight))
+    coarse = _as_coarse(graph)
+    cost = _cost(coarse, int(labels.max()) + 1, balance_weight)
+    return merge(_contract(coarse, labels), cost)
 
 
-def _cost(weight: csr_array, n_clusters: int, balance_weight: float) -> ClusterCost:
-    total = float(weight.data.sum(dtype=np.float64))
-    return ClusterCost.of(weight.shape[0], total, n_clusters, balance_weight=balance_weight)
+def _cost(graph: CoarseGraph, n_clusters: int, balance_weight: float) -> ClusterCost:
+    total = float(graph.links.data.sum(dtype=np.float64)) + graph.inner
+    n_samples = int(graph.sizes.sum())
+    return ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance_weight)
 
 
-def _fragments(weight: csr_array, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
-    n_samples = weight.shape[0]
-    fragments = find_fragments(weight, choose_n_fragments(n_samples, n_clusters), rng)
+def _fragments(graph: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    n_samples = len(graph.sizes)
+    fragments = find_fragments(graph.links, choose_n_fragments(n_samples, n_clusters), rng)
     n_splits = 1
     while fragments.max() + 1 < n_clusters:  # smoothed noise does not distinguish enough rows
         n_splits *= 2
@@ -230,14 +243,14 @@ def _fragments(weight: csr_array, n_clusters: int, rng: np.random.Generator) -> 
 
 
 def _start(
-    weight: csr_array, cost: ClusterCost, start: tuple[np.ndarray, np.random.Generator]
+    graph: CoarseGraph, cost: ClusterCost, start: tuple[np.ndarray, np.random.Generator]
 ) -> Partition:
     fragments, rng = start
-    return _searched(weight, fragments, cost, rng)
+    return _searched(graph, fragments, cost, rng)
 
 
 def _searched(
-    weight: csr_array,
+    graph: CoarseGraph,
     fragments: np.ndarray,
     cost: ClusterCost,
     rng: np.random.Generator,
@@ -247,12 +260,12 @@ def _searched(
 ) -> Partition:
     """Find the best clusters of whole fragments, then move single rows."""
     tries = n_starts, n_shuffles, n_jobs
-    labels, _ = find_optimum(contract(weight, fragments), cost, rng, *tries)
-    return _refined(weight, labels[fragments], cost)
+    labels, _ = find_optimum(_contract(graph, fragments), cost, rng, *tries)
+    return _refined(graph, labels[fragments], cost)
 
 
 def _combined(
-    weight: csr_array,
+    graph: CoarseGraph,
     partitions: list[Partition],
     cost: ClusterCost,
     rng: np.random.Generator,
@@ -264,20 +277,20 @@ def _combined(
     """
     first, last, *each = rng.spawn(len(partitions) + 2)
     best = min(partitions, key=_objective)
-    best = _combined_once(weight, best, partitions, cost, first, n_jobs)
+    best = _combined_once(graph, best, partitions, cost, first, n_jobs)
     if len(partitions) <= 2:
         return best
 
     def with_best(one: tuple[Partition, np.random.Generator]) -> Partition:
-        return _combined_once(weight, best, one[:1], cost, one[1])
+        return _combined_once(graph, best, one[:1], cost, one[1])
 
     found = [*map_threads(with_best, zip(partitions, each, strict=True), n_jobs)]
     best = min(found, key=_objective)
-    return _combined_once(weight, best, found, cost, last, n_jobs)
+    return _combined_once(graph, best, found, cost, last, n_jobs)
 
 
 def _combined_once(
-    weight: csr_array,
+    graph: CoarseGraph,
     best: Partition,
     partitions: Sequence[Partition],
     cost: ClusterCost,
@@ -293,23 +306,23 @@ def _combined_once(
     fragments = _keep_largest(fragments, best.labels, n_fragments)
     n_starts = min(_N_STARTS, _MAX_STARTED_CLUSTERS // cost.n_clusters)
     n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // cost.n_clusters)
-    other = _searched(weight, fragments, cost, rng, n_starts, n_shuffles, n_jobs)
+    other = _searched(graph, fragments, cost, rng, n_starts, n_shuffles, n_jobs)
     return min(best, other, key=_objective)
 
 
-def _n_cycles(n_init: int, weight: csr_array) -> int:
-    return 0 if weight.shape[0] > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
+def _n_cycles(n_init: int, graph: CoarseGraph) -> int:
+    return 0 if len(graph.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
 
 
 def _improved(
-    weight: csr_array, fragments: np.ndarray, partition: Partition, cost: ClusterCost
+    graph: CoarseGraph, fragments: np.ndarray, partition: Partition, cost: ClusterCost
 ) -> Partition:
     """Move intersections of fragments and clusters, then single rows."""
     fragments = _keep_largest(overlay(fragments, partition.labels), partition.labels)
     labels = np.zeros(int(fragments.max()) + 1, dtype=np.int64)
     labels[fragments] = partition.labels
-    labels, _ = improve(contract(weight, fragments), labels, cost)
-    return _refined(weight, labels[fragments], cost)
+    labels, _ = improve(_contract(graph, fragments), labels, cost)
+    return _refined(graph, labels[fragments], cost)
 
 
 def _keep_largest(
@@ -325,19 +338,30 @@ def _keep_largest(
     return np.unique(joined, return_inverse=True)[1].reshape(-1)
 
 
-def _refined(weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> Partition:
-    return _scored(weight, refine(weight, labels, cost), cost)
+def _refined(graph: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> Partition:
+    if (graph.sizes == 1).all():
+        labels = refine(graph.links, labels, cost)
+    else:
+        labels = sweep(graph, labels, cost, cluster_sums(graph, labels, cost.n_clusters))
+    return _scored(graph, labels, cost)
 
 
-def _scored(weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> Partition:
-    sizes = np.bincount(labels, minlength=cost.n_clusters).astype(np.float64)
-    cuts = partition_cuts(weight, labels, cost.n_clusters)
+def _scored(graph: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> Partition:
+    sizes = np.bincount(labels, graph.sizes, cost.n_clusters)
+    cuts = partition_cuts(graph.links, labels, cost.n_clusters)
     return Partition(labels, cost.objective(cuts, sizes))
 
 
-def _as_scipy(graph: SimilarityGraph) -> csr_array:
-    """Return the weights in float64, with 32-bit indices if they suffice."""
+def _contract(graph: CoarseGraph, fragments: np.ndarray) -> CoarseGraph:
+    return contract(graph.links, fragments, sizes=graph.sizes)
+
+
+def _as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
+    """Return the weights in float64, with 32-bit indices if they suffice; rows have size 1."""
+    if isinstance(graph, CoarseGraph):
+        return graph
     weight = graph.to_scipy()
     dtype = np.int32 if weight.nnz <= np.iinfo(np.int32).max else np.int64
     arrays = weight.data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
-    return csr_array(arrays, shape=weight.shape, dtype=np.float64)
+    links = csr_array(arrays, shape=weight.shape, dtype=np.float64)
+    return CoarseGraph(links, np.ones(weight.shape[0]))

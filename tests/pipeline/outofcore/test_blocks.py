@@ -51,7 +51,7 @@ def test_newer_or_broken_manifest_is_refused(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     manifest["plan"]["format"] = 99
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InvalidInputError, match="has format 99, this version reads up to 1"):
+    with pytest.raises(InvalidInputError, match="has format 99, this version reads up to 2"):
         open_blocks(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(CorruptFileError, match=r"manifest\.json lacks 'plan'"):

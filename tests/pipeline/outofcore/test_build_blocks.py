@@ -150,6 +150,7 @@ def test_manifest_tells_what_is_there_and_from_what(tmp_path: Path) -> None:
     files = manifest["blocks"][0]["files"]
     assert set(files) == {
         "rows.npy",
+        "home.npy",
         "features.npy",
         "anchors.npy",
         "neighbors.npy",

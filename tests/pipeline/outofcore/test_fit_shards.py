@@ -6,15 +6,13 @@ import torch
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import Assigner, build_blocks, build_graph, ratio_cut
+from prcut import build_blocks, build_graph, ratio_cut
 from prcut.errors import InvalidInputError
 from prcut.numerics.objective import hard_objective
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.build_blocks import BlockConfig
 from prcut.pipeline.outofcore.fit_shards import fit_shards
 from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
-from prcut.pipeline.starts import Start
-from prcut.training.state import TrainState
 
 CONFIG = FitConfig.of("default", 3, solver="train", max_steps=150, learning_rate=0.01, n_init=2)
 
@@ -39,11 +37,6 @@ def test_rows_on_disk_are_fitted_like_rows_in_memory(
     with torch.no_grad():
         found = fit.assigner(torch.from_numpy(rows)).argmax(1)
     assert adjusted_rand_score(labels, found) > 0.98
-    # a start that is better than what was distilled before is kept
-    knows_nothing = Assigner(rows.shape[1], 3)
-    distilled = Start(knows_nothing, TrainState.start(knows_nothing, CONFIG.train))
-    again = fit_shards(shards, blocks, CONFIG, distilled=distilled)
-    assert (again.objective, again.assigner is knows_nothing) == (fit.objective, False)
     # the sum over blocks is the objective of the joined graph
     joined = build_graph(rows, 30, similarity="mean", max_components=3)
     expected = hard_objective(joined.weight, found, 3)

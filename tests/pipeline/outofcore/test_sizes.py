@@ -1,10 +1,10 @@
-"""Sizes: what a graph takes of the memory, and the rows that blocks and samples get."""
+"""Sizes: what a graph takes of the memory, and the rows that blocks and searches get."""
 
 from prcut.pipeline.outofcore.sizes import (
     anchor_fraction,
     bytes_in_memory,
     choose_block_rows,
-    choose_sample_rows,
+    choose_most_nodes,
 )
 
 
@@ -19,11 +19,11 @@ def test_every_process_holds_the_features() -> None:
     assert two - alone == 1000 * 128 * 2
 
 
-def test_samples_keep_within_limits() -> None:
-    assert choose_sample_rows(1, 10**9, 128, 4, 10) == 2**14
-    assert choose_sample_rows(1, 10**9, 128, 4, 10**5) == 10**5  # a row for each cluster
-    assert choose_sample_rows(10**15, 10**9, 128, 4, 10**5) == 200 * 10**5
-    assert choose_sample_rows(10**15, 5000, 128, 4, 10) == 5000
+def test_what_one_process_searches_keeps_within_limits() -> None:
+    assert choose_most_nodes(1, 10**9, 10) == 2**14
+    assert choose_most_nodes(1, 10**9, 10**5) == 10**5  # a node for each cluster
+    assert choose_most_nodes(10**15, 10**9, 10**5) == 32 * 10**5
+    assert choose_most_nodes(10**15, 5000, 10) == 5000
 
 
 def test_a_million_rows_or_a_tenth_look_for_neighbours() -> None:

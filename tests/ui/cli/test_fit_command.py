@@ -35,7 +35,7 @@ def test_what_does_not_fit_in_memory_goes_through_the_disk(
     truth = np.load(data / "labels.npy")
     assert adjusted_rand_score(truth, labels["label"].to_numpy()) > 0.9
     assert main(["info", str(path)]) == 0
-    assert re.search(r"stage pairs +done", capsys.readouterr().out)
+    assert re.search(r"stage partition +done", capsys.readouterr().out)
 
 
 def test_a_run_killed_in_its_first_file_is_resumed(data: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ ends of each edge are in the block that found it and no row is ever fetched at r
     plan.json           what is being built, from what
     centroids.json/.npy one centroid per coarse cell
     exchange/           rows on their way to their cells; removed at the end
-    block-00000/        rows, features, anchors, neighbors, distances, (ids) as .npy, and block.json
+    block-00000/        rows, home, features, anchors, neighbors, distances, (ids) as .npy, and
+                        block.json
     manifest.json       written last: every block with sizes and checksums
 
 :func:`prcut.pipeline.outofcore.build_blocks.build_blocks` writes them.
@@ -27,9 +28,10 @@ from prcut.graph.neighbors import Metric, Neighbors
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runtime.folder import Folder, parsing, whole_number
 
-BLOCKS_FORMAT = 1
+BLOCKS_FORMAT = 2
 # numbers that are checked for NaN at a time
 _CHECKED_NUMBERS = 2**20
+_FEATURES = "features.npy"
 
 
 def open_blocks(path: str | Path) -> Blocks:
@@ -70,13 +72,21 @@ class Blocks:
     def __getitem__(self, number: int) -> Block:
         """Open a block and verify its checksums."""
         record = self.records[number]
-        block = Block(self.folder / record["name"], record, self.metric)
+        block = self.open(number)
         if block.features.shape[1] != self.n_features:
             raise CorruptFileError(
                 f"{self.folder.path}/{record['name']} has n_features={block.features.shape[1]}, "
                 f"the manifest says {self.n_features}. Remove it and run again."
             )
         return block
+
+    def open(self, number: int, *, with_features: bool = True) -> Block:
+        """Open a block; without its features, which are most of it, none of them is read."""
+        record = self.records[number]
+        if not with_features:
+            files = {name: file for name, file in record["files"].items() if name != _FEATURES}
+            record = {**record, "files": files}
+        return Block(self.folder / record["name"], record, self.metric)
 
     def __iter__(self) -> Iterator[Block]:
         return (self[number] for number in range(len(self)))
@@ -88,7 +98,9 @@ class Block:
     Attributes
     ----------
     rows : int64 array, shape (n_core + n_halo,)
-        Row numbers in the source, core rows first.
+        Row numbers in the source, core rows first, in ascending order.
+    home : int32 array, shape (n_core + n_halo,)
+        The cell in whose blocks each row is a core row.
     features : float array, shape (n_core + n_halo, n_features)
     anchors : int32 array, shape (n_anchors,)
         Positions in the block, all of them core, of the rows that looked for neighbours.
@@ -104,7 +116,12 @@ class Block:
             self.n_core = whole_number(record["n_core"])
             self.recall = float(record["recall"])
         self.rows = folder.map_array("rows.npy")
-        self.features = folder.map_array("features.npy")
+        # blocks of format 1 do not have it
+        has_home = "home.npy" in record["files"]
+        self.home = folder.map_array("home.npy") if has_home else np.full(len(self.rows), -1)
+        has_features = _FEATURES in record["files"]
+        nothing = np.empty((len(self.rows), 0), np.float32)
+        self.features = folder.map_array(_FEATURES) if has_features else nothing
         self.anchors = folder.map_array("anchors.npy")
         self.neighbors = folder.map_array("neighbors.npy")
         self.distances = folder.map_array("distances.npy")
@@ -118,6 +135,7 @@ class Block:
         n_rows, n_anchors = len(self.rows), len(self.anchors)
         for name, kind, shape in (
             ("rows", "i", (n_rows,)),
+            ("home", "i", (n_rows,)),
             ("features", "f", (n_rows, *self.features.shape[1:2])),
             ("anchors", "i", (n_anchors,)),
             ("neighbors", "i", (n_anchors, *self.neighbors.shape[1:2])),

@@ -222,6 +222,7 @@ def _scatter_range(
         halo = plan.config.halo
         n_nearest = min(halo, len(centroids))
         cells = nearest_cells(centroids, features, n_nearest, plan.config.metric)
+        columns["home"] = cells[:, 0].astype(np.int32)
         bucket = halo * cells + np.arange(n_nearest)
         copies = np.repeat(np.arange(stop - start), n_nearest)
         scatter(exchange, number, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
@@ -284,7 +285,7 @@ def _make_block(
     block: Folder, exchange: Folder, plan: _Plan, slices: list[_Slice], number: int
 ) -> None:
     config = plan.config
-    columns = ["rows", "features", *(["ids"] if plan.has_ids else [])]
+    columns = ["rows", "features", "home", *(["ids"] if plan.has_ids else [])]
     core, *halo = (gather(exchange, plan.n_ranges, columns, *one) for one in slices)
     n_core = len(core["rows"])
     features = np.concatenate([ranked.pop("features") for ranked in (core, *halo)])
@@ -293,6 +294,7 @@ def _make_block(
     neighbors, distances, recall = _find_neighbors(features, anchors, config)
     arrays = {
         "rows.npy": np.concatenate([ranked["rows"] for ranked in (core, *halo)]),
+        "home.npy": np.concatenate([ranked["home"] for ranked in (core, *halo)]),
         "features.npy": features,
         "anchors.npy": anchors.astype(np.int32),
         "neighbors.npy": neighbors,

@@ -9,31 +9,48 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.neighbors import find_neighbors
 from prcut.pipeline.outofcore.pair_shards import count_shards
-from prcut.pipeline.outofcore.sizes import anchor_fraction, bytes_in_memory, choose_sample_rows
+from prcut.pipeline.outofcore.sizes import anchor_fraction, choose_most_nodes
+from prcut.pipeline.settings import Solver
 from prcut.runtime.folder import Folder, cache_folder
 from prcut.runtime.memory import readable_bytes
-from prcut.search.fragments import choose_n_fragments
+from prcut.search.fragments import CoarseGraph, choose_n_fragments
 from prcut.search.partition import find_partition
+from prcut.search.sweep import cluster_sums
 from prcut.training.pairs import WalkPairs
 
-# bytes of a row number, of an edge (neighbour and distance), and of a pair besides its features
-# (weight, two node weights, two row numbers)
-_ROW, _EDGE, _PAIR = 8, 8, 4 + 8 + 16
+# bytes of a row number, of an edge (neighbour and distance), of a pair besides its features
+# (weight, two node weights, two row numbers), and of the number of a cell
+_ROW, _EDGE, _PAIR, _CELL = 8, 8, 4 + 8 + 16, 4
 # bytes of a row of labels, measured: Parquet packs id, label and confidence
 _LABEL = 12.5
-# width of the hidden layer of an assigner that is distilled on a sample
+# width of the hidden layer of an assigner that is distilled
 _HIDDEN = 256
-# rows labelled to measure a partition, relative to the core rows: no edge leads to most halo rows
+# rows labelled to measure a trained partition, relative to the core rows: no edge leads to most
+# halo rows
 _LABELLED = 1.3
+# bytes of an edge on its way to the blocks of its ends (two row numbers, cell, weight), and in a
+# part: column and weight, of float32 between rows and of float64 between fragments
+_SENT, _KEPT, _KEPT_COARSE = 24, 8, 12
+# of all edges found, those that a second row of the same block has found as well
+_MUTUAL = 0.35
+# outside nodes of a part, and nodes that it offers, per own node, where there are other blocks
+_OUTSIDE = 1.0
+# nodes, and edges, of a level relative to those of the level below
+_COARSER, _COARSER_EDGES = 1 / 6, 0.4
+# rounds of refinement, half of them on the rows; batches of a distillation
+_N_ROUNDS, _DISTILLED = 14, 450 * 256
+# what a pass costs, relative to that of adding up cuts
+_PASSES = 4
 # bytes of features that a task reads at a time
 _READ_BYTES = 2**24
 
@@ -47,6 +64,7 @@ class Rates(NamedTuple):
     search: float = 2e-8  # seconds to find neighbours, per row, feature and square root of the rows
     walk: float = 4e-6  # seconds to draw a pair
     partition: float = 2e-4  # seconds per unit of _search_units
+    edge: float = 4e-7  # seconds to pass an edge once, as contraction and refinement do
 
 
 @dataclass
@@ -69,20 +87,27 @@ class Workload:
     max_steps: int = 600
     batch_size: int = 2048
     n_init: int = 1
+    solver: Solver = "search"
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value is not None and not value > 0:
+            if isinstance(value, int | float) and not value > 0:
                 raise InvalidInputError(f"{name}={value} must be > 0.")
+        if self.solver not in get_args(Solver):
+            raise InvalidInputError(f"solver={self.solver!r} must be 'search' or 'train'.")
         self.n_blocks = -(-self.n_samples // self.block_rows)
         # cells that a row is sent to; there may be fewer of them than halo
         self.copies = min(self.halo, self.n_blocks)
         self.n_anchors = (self.anchors or anchor_fraction(self.n_samples)) * self.n_samples
         self.n_pairs = self.pairs_per_anchor * self.n_anchors
+        self.n_found = self.n_anchors * self.n_neighbors
+        # in both directions; two anchors may have found the same one
+        self.n_edges = self.n_found * (2 - _MUTUAL * self.n_anchors / self.n_samples)
+        self.n_outside = _OUTSIDE * self.n_samples if self.n_blocks > 1 else 0.0
         # of the features of a row, of all rows once in each of their cells, of all anchors with
         # their edges, and of all pairs
         self.row_bytes = self.n_features * self.itemsize
-        self.copied_bytes = self.n_samples * self.copies * (self.row_bytes + _ROW)
+        self.copied_bytes = self.n_samples * self.copies * (self.row_bytes + _ROW + _CELL)
         self.edge_bytes = self.n_anchors * (4 + self.n_neighbors * _EDGE)
         self.pair_bytes = self.n_pairs * (2 * self.row_bytes + _PAIR)
 
@@ -103,13 +128,19 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
 
     >>> stages = plan_stages(Workload(10**9, 768, 10_000, itemsize=2))
     >>> [stage.stage for stage in stages]
-    ['scatter', 'gather', 'draw pairs', 'shuffle pairs', 'sample', 'train', 'assign']
+    ['scatter', 'gather', 'link', 'join', 'meet', 'fragments', 'contract', 'search', 'refine', \
+'measure', 'score', 'lesson', 'send labels', 'sort labels', 'distil', 'assign']
     >>> round(stages[0].read / 1e12, 2)
     1.54
     """
     rates = rates or Rates()
-    stages = [*_block_stages(work, rates), *_pair_stages(work, rates), _sample_stage(work, rates)]
-    stages += [_train_stage(work, rates), _assign_stage(work, rates)]
+    stages = [*_block_stages(work, rates)]
+    if work.solver == "search":
+        stages += [*_part_stages(work, rates), *_search_stages(work, rates)]
+        stages += [*_label_stages(work), _distil_stage(work, rates)]
+    else:
+        stages += [*_pair_stages(work, rates), _train_stage(work, rates)]
+    stages.append(_assign_stage(work, rates))
     for number, stage in enumerate(stages):
         moving = stage.read / rates.read_bytes + stage.written / rates.write_bytes
         stages[number] = stage._replace(core_seconds=stage.core_seconds + moving)
@@ -155,17 +186,79 @@ def _pair_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     yield StageCost("shuffle pairs", n_shards, pairs, pairs, 3 * pairs / n_shards, 0.0)
 
 
-def _sample_stage(work: Workload, rates: Rates) -> StageCost:
-    row, d, k = work.row_bytes, work.n_features, work.n_clusters
-    sample = choose_sample_rows(sys.maxsize, work.n_samples, d, work.itemsize, k)
-    searched = sample * d * math.sqrt(sample) * rates.search
-    return StageCost(
-        "sample",
+def _part_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
+    """Yield the stages that make the graph of all rows, and its coarser levels."""
+    n, tasks, outside = work.n_samples, work.n_blocks, work.n_outside
+    found, sent = work.edge_bytes + n * work.copies * (_ROW + _CELL), work.n_edges * _SENT
+    kept = work.n_edges * _KEPT + n * (4 + 4 + _ROW) + outside * (4 + 2 * _ROW)
+    nodes, edges = _coarse_sums(work)
+    posted = 4 * (nodes + outside * nodes / n)
+    coarse = edges * _KEPT_COARSE + nodes * _COARSER * 8 + 2 * 4 * _COARSER * outside
+    memory, seconds = 6 * sent / tasks, work.n_found * rates.edge
+    yield StageCost("link", tasks, found, sent, memory, 2 * seconds)
+    yield StageCost("join", tasks, sent + n * _ROW, kept, memory, 4 * seconds)
+    yield StageCost("meet", tasks, outside * 2 * _ROW, outside * 4, memory / 4, seconds / 2)
+    yield StageCost("fragments", tasks, kept + coarse, posted, memory / 2, seconds / 2)
+    yield StageCost("contract", tasks, kept + coarse + posted, coarse, memory / 2, seconds)
+
+
+def _coarse_sums(work: Workload) -> tuple[float, float]:
+    """Return the nodes that are cut into fragments, and the edges between these, of all levels."""
+    most = choose_most_nodes(sys.maxsize, work.n_samples, work.n_clusters)
+    nodes = level = float(work.n_samples)
+    edges = between = work.n_edges * _COARSER_EDGES
+    while (level := level * _COARSER) > most:
+        between *= _COARSER_EDGES
+        nodes, edges = nodes + level, edges + between
+    return nodes, edges
+
+
+def _search_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
+    n, k, tasks = work.n_samples, work.n_clusters, work.n_blocks
+    most = choose_most_nodes(sys.maxsize, n, k)
+    nodes = min(most, n * _COARSER)
+    links = work.n_edges * _COARSER_EDGES * nodes / n
+    graph = work.n_edges * _KEPT + n * (4 + 4)
+    yield StageCost(
+        "search",
         tasks=1,
-        read=min(work.n_samples * row, 2**32),
-        written=sample * (row + 2 * work.n_neighbors * _EDGE),
-        memory=bytes_in_memory(sample, d, work.itemsize, 2 * work.n_neighbors),
-        core_seconds=searched + _search_units(sample, k) * rates.partition,
+        read=links * _KEPT_COARSE,
+        written=4 * nodes,
+        memory=nodes * 2 * work.n_neighbors * 50,
+        core_seconds=_search_units(int(nodes), k) * rates.partition,
+    )
+    read = _N_ROUNDS * (graph + 4 * n + 8 * work.n_outside)
+    written = (_N_ROUNDS + 1) * 4 * (n + work.n_outside)
+    memory, seconds = 4 * graph / tasks, _N_ROUNDS * work.n_found * rates.edge
+    yield StageCost("refine", tasks, read, written, memory, 0.7 * seconds)
+    yield StageCost("measure", tasks, read, _N_ROUNDS * 24 * 10 * tasks, memory, 0.7 * seconds)
+    yield StageCost("score", tasks, read / _N_ROUNDS, 16 * 100 * tasks, memory, 0.0)
+
+
+def _label_stages(work: Workload) -> Iterator[StageCost]:
+    n, tasks = work.n_samples, work.n_blocks
+    drawn = min(n, _n_distilled(work)) * (work.row_bytes + 4)
+    labels = n * (_ROW + 4)
+    yield StageCost("lesson", tasks, drawn + n * 2 * _ROW, 2 * drawn, 3 * drawn / tasks, 0.0)
+    yield StageCost("send labels", tasks, labels, labels, 3 * labels / tasks, 0.0)
+    files = -(-n // 2**22)
+    yield StageCost("sort labels", files, labels, 4 * n, 2 * labels / files, 0.0)
+
+
+def _n_distilled(work: Workload) -> int:
+    return max(_DISTILLED, 256 * work.n_clusters)
+
+
+def _distil_stage(work: Workload, rates: Rates) -> StageCost:
+    d, k = work.n_features, work.n_clusters
+    seen = _n_distilled(work)
+    return StageCost(
+        "distil",
+        tasks=1,
+        read=min(seen, work.n_samples) * work.row_bytes,
+        written=2 * 3 * 4 * (d + k) * _HIDDEN,
+        memory=16 * (d + k) * _HIDDEN + 4 * 256 * 2 * k * 3,
+        core_seconds=3 * 2 * seen * _HIDDEN * (d + k) / rates.flops,
     )
 
 
@@ -177,15 +270,15 @@ def _search_units(n_samples: int, n_clusters: int) -> float:
 def _train_stage(work: Workload, rates: Rates) -> StageCost:
     d, k, pairs = work.n_features, work.n_clusters, work.pair_bytes
     seen = work.n_init * work.max_steps * work.batch_size
-    # shards are read a second time for their checksums, blocks to measure the assigner that was
-    # distilled on a sample and the one of every start
+    # shards are read a second time for their checksums, blocks to measure the assigner of every
+    # start
     epochs = math.ceil(seen / max(1, work.n_pairs)) if seen < work.n_pairs else seen / work.n_pairs
     checked = min(epochs, seen / work.n_pairs + work.n_init) * pairs
-    measured = (1 + work.n_init) * (work.copied_bytes + work.edge_bytes)
+    measured = work.n_init * (work.copied_bytes + work.edge_bytes)
     products = 2 * work.n_samples * d / rates.flops
     # forward and backward of both ends, and the labels of rows that edges lead to
     stepped = seen * 2 * 3 * 2 * d * k / rates.flops
-    labelled = _LABELLED * (_layers_seconds(work, rates) + work.n_init * products * k)
+    labelled = _LABELLED * work.n_init * products * k
     return StageCost(
         "train",
         tasks=1,
@@ -222,7 +315,7 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
     read, written = sum(one.read for one in stages), sum(one.written for one in stages)
     hours = sum(one.core_seconds for one in stages) / 3600
     # the exchanged rows are removed when their blocks are finished
-    peak = 2 * stages[0].written + stages[3].written
+    peak = 2 * stages[0].written + (stages[3].written if work.solver == "train" else 0)
     line = "{:<14} {:>8} {:>10} {:>10} {:>12} {:>11}".format
     lines = [
         f"{work.n_samples:,} rows x {work.n_features:,} features, {work.n_clusters:,} clusters, "
@@ -239,6 +332,8 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
         f"{readable_bytes(read + written)}",
         "a model from formulas and measured rates, not a measurement",
     ]
+    if work.solver == "search":
+        lines.append("no pairs are drawn and nothing is trained on them, unless --solver train")
     return "\n".join(lines)
 
 
@@ -284,6 +379,9 @@ def _measure() -> Rates:
     start = time.process_time()
     find_partition(graph, n_clusters)
     partitioned = time.process_time() - start
+    labels = np.arange(n_rows) % n_clusters
+    coarse = CoarseGraph(csr_array(graph.to_scipy(), dtype=np.float64), np.ones(n_rows))
+    passed = _seconds(lambda: cluster_sums(coarse, labels, n_clusters))
     read_bytes, write_bytes = _measure_disk()
     return Rates(
         flops=2 * size**3 / _seconds(lambda: matrix @ matrix),
@@ -292,6 +390,7 @@ def _measure() -> Rates:
         search=searched / (n_rows * n_features * math.sqrt(n_rows)),
         walk=_seconds(lambda: walk.draw(n_pairs, torch.Generator().manual_seed(0))) / n_pairs,
         partition=partitioned / _search_units(n_rows, n_clusters),
+        edge=_PASSES * passed / (n_rows * 15),
     )
 
 

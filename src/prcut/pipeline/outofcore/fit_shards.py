@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -16,8 +15,7 @@ from prcut.pipeline.fit import Fit
 from prcut.pipeline.outofcore.blocks import Block, Blocks
 from prcut.pipeline.outofcore.pair_shards import PairShards
 from prcut.pipeline.score import LabelledGraph, Score, score_blocks
-from prcut.pipeline.settings import Solver
-from prcut.pipeline.starts import LazyStart, OnRecord, Start, Trainer
+from prcut.pipeline.starts import LazyStart, OnRecord, Trainer
 from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.training.assigner.network import Assigner
@@ -25,7 +23,6 @@ from prcut.training.assigner.predict import assign_labels
 from prcut.training.batches import BatchStream
 from prcut.training.projection import ProjectedBatches
 
-_LOG = logging.getLogger(__name__)
 # rows that origin and scale of the features are measured on
 _MEASURED_ROWS = 4096
 
@@ -38,12 +35,10 @@ def fit_shards(
     device: torch.device | str = "cpu",
     checkpoint: Folder | None = None,
     on_record: OnRecord | None = None,
-    distilled: Start | None = None,
 ) -> Fit:
     """Train an assigner on pairs on disk; the objective is summed over the blocks.
 
-    Parameters are those of :func:`prcut.pipeline.fit.fit_rows`, and ``distilled``: an assigner of
-    the partition of a sample, which is kept where no start has a lower objective.
+    Parameters are those of :func:`prcut.pipeline.fit.fit_rows`.
     """
     config = replace(config, solver="train")
     similarity = config.similarity
@@ -61,10 +56,6 @@ def fit_shards(
     def score(assigner: Assigner) -> Score:
         return score_blocks(labelled(assigner), config.n_clusters, balance_weight, is_shared=True)
 
-    if distilled is not None:
-        of_sample = score(distilled.assigner)
-        distilled = distilled._replace(score=of_sample)
-        _LOG.info("the sample's partition: objective %.4f", of_sample.objective)
     with closing(shards.stream(_MEASURED_ROWS, seed=config.seed)) as stream:
         sample = next(stream).features
     trainer = Trainer.of(sample, config, device, checkpoint, on_record)
@@ -72,11 +63,9 @@ def fit_shards(
     batches: BatchStream = shards
     if trainer.projection is not None:
         batches = ProjectedBatches(shards, trainer.projection)
-    kept = trainer.train_starts(batches, descent, score, distilled)
-    is_distilled = distilled is not None and kept.assigner is distilled.assigner
+    kept = trainer.train_starts(batches, descent, score)
     assert kept.score is not None  # noqa: S101
-    solver: Solver = "search" if is_distilled else "train"
-    return Fit(LazyStart.of(kept), None, *kept.score, balance_weight, solver)
+    return Fit(LazyStart.of(kept), None, *kept.score, balance_weight, "train")
 
 
 def label_edges(assigner: Assigner, block: Block) -> np.ndarray:

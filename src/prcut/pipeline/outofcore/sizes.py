@@ -1,4 +1,4 @@
-"""How many rows fit in memory, and how many a block or a sample gets."""
+"""How many rows fit in memory, and how many a block or a search gets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
 LARGEST_BLOCK = 1.5
 # rows that a sample needs per cluster to distinguish the clusters
 SAMPLE_PER_CLUSTER = 200
-# a sample that is searched in place of all rows: wanted rows, fewest rows whatever the memory, and
-# the largest number of neighbours that its search may try
-_SAMPLE_ROWS, _MIN_SAMPLE_ROWS, _SAMPLE_NEIGHBORS = 2**18, 2**14, 100
+# nodes of the graph that one process searches: wanted, for each cluster, and fewest whatever the
+# memory; bytes of a node with its edges while it is searched
+_NODES, _NODES_PER_CLUSTER, _MIN_NODES, _NODE_BYTES = 2**18, 32, 2**14, 5_000
 
 
 def bytes_in_memory(
@@ -46,13 +46,10 @@ def choose_block_rows(
     return max(least, min(_MAX_BLOCK_ROWS, memory // row))
 
 
-def choose_sample_rows(
-    memory: int, n_samples: int, n_features: int, itemsize: int, n_clusters: int
-) -> int:
-    """Choose the rows of a sample that, with its graph, takes at most ``memory`` bytes."""
-    wanted = max(_SAMPLE_ROWS, SAMPLE_PER_CLUSTER * n_clusters)
-    row = bytes_in_memory(1, n_features, itemsize, _SAMPLE_NEIGHBORS)
-    return min(n_samples, max(_MIN_SAMPLE_ROWS, n_clusters, min(wanted, memory // row)))
+def choose_most_nodes(memory: int, n_samples: int, n_clusters: int) -> int:
+    """Choose the nodes that the coarsest graph may have: its search takes ``memory`` bytes."""
+    wanted = max(_NODES, _NODES_PER_CLUSTER * n_clusters)
+    return min(n_samples, max(_MIN_NODES, n_clusters, min(wanted, memory // _NODE_BYTES)))
 
 
 def anchor_fraction(n_samples: int) -> float:

@@ -238,6 +238,7 @@ def plan(
     bytes_per_value: int = 4,
     neighbors: int = 15,
     block_rows: int = 100_000,
+    solver: str = "search",
     steps: int = 600,
     n_init: int = 1,
     calibrate: bool = False,
@@ -261,7 +262,7 @@ def plan(
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
     rates = measure_rates() if calibrate else read_rates()
     sizes = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
-    work = Workload(*sizes, max_steps=steps, n_init=n_init)
+    work = Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
     typer.echo(show_plan(work, rates))
     measured = "measured on this machine" if rates else "typical; --calibrate measures them"
     typer.echo(f"rates: {measured}")

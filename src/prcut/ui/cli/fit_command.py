@@ -129,12 +129,15 @@ def _run(
 
 def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
     from prcut.pipeline.labels import assign_parquet
+    from prcut.pipeline.outofcore.row_labels import RowLabels
+    from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 
     # bars of their own: beside those of the training they would not fit in 80 columns
     with messages.progress() as display:
         on_progress = StatusWriter(result.path).also(display.on_progress)
-        path = f"{result.path}/labels"
+        path, found = f"{result.path}/labels", Folder(f"{result.path}/partition")
+        how["partition"] = RowLabels(found) if found.exists("manifest.json") else None
         assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
 
 

@@ -117,7 +117,8 @@ def _stages(folder: Folder, plan: dict[str, Any]) -> _Rows:
     if plan["mode"] == "memory":
         stages = {"graph": _state(folder / "graph", GRAPH_RECORD)}
     else:
-        stages = {name: _state(folder / name, "manifest.json") for name in ("blocks", "pairs")}
+        last = "partition" if plan["solver"] == "search" else "pairs"
+        stages = {name: _state(folder / name, "manifest.json") for name in ("blocks", last)}
     n_starts = 1 if plan["solver"] == "search" else whole_number(plan["n_init"])
     for start in range(min(n_starts, _SHOWN_STARTS)):
         saved = folder / "checkpoint" / f"start-{start}"

@@ -69,11 +69,12 @@ def inspect_run(
     about = {**plan, **result, "mode": "levels" if is_levels else plan["mode"]}
     if isinstance(assigner, Assigner):
         about["hidden"] = assigner.hidden
+    if about["mode"] == "memory" or about.get("solver") == "search":
+        # the result scores the partition, the report the labels that the model gives
+        about = {name: about[name] for name in about if name not in ("objective", "ratio_cut")}
     graph = None
     if about["mode"] == "memory":
         graph = load_graph(folder / "graph")
-        # the result scores the partition, the report the labels that the model gives
-        del about["objective"], about["ratio_cut"]
         with parsing(f"{path}/graph/{GRAPH_RECORD}"):
             record = (folder / "graph").read_json(GRAPH_RECORD)
             about["n_neighbors"] = whole_number(record["n_neighbors"])

@@ -1,0 +1,105 @@
+"""Coarser levels of a graph in parts: every part cuts its own nodes into fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from prcut.pipeline.outofcore.parts import Level, Part, Posts, cut_offers, joined
+from prcut.runtime.engine import Engine
+from prcut.runtime.folder import Folder
+from prcut.search.fragments import GROUP_SIZE, contract, find_groups
+
+# a level with more than this fraction of the nodes of the one below is not worth it
+_LEAST_FALL = 0.75
+
+
+def coarsen(
+    level: Level,
+    folder: Folder,
+    seed: int,
+    engine: Engine,
+    options: dict[str, Any],
+) -> tuple[Level, Posts]:
+    """Return the level whose nodes are the fragments of another's, and every node's fragment."""
+    fragments = Posts(level, folder / "fragments", level.key)
+    coarse = Level(folder, level.n_parts, level.key)
+    if not coarse.is_whole:
+        cut = partial(_cut_fragments, fragments, seed)
+        engine.run("fragments", cut, level.n_parts, **options)
+        make = partial(_contract_part, fragments, coarse)
+        engine.run("contract", make, level.n_parts, **options)
+        coarse.finish()
+    return coarse, fragments
+
+
+def _cut_fragments(
+    fragments: Posts, seed: int, number: int, advance: Callable[[int], None]
+) -> None:
+    """Cut a part's own nodes into fragments, by the edges between them."""
+    if not fragments.has(number):
+        part = fragments.level.load(number)
+        groups, n_own = np.empty(0, np.int64), part.n_own
+        if n_own:
+            inside = part.graph.links[:n_own, :n_own]
+            groups = find_groups(inside, GROUP_SIZE, np.random.default_rng([seed, 8, number]))
+        fragments.post(number, part, groups.astype(np.int32))
+    advance(_rows(fragments.level, number))
+
+
+def _contract_part(
+    fragments: Posts, coarse: Level, number: int, advance: Callable[[int], None]
+) -> None:
+    """Add up the edges between fragments: a part has all edges of its own."""
+    if not coarse.has(number):
+        part, own = fragments.level.load(number), fragments.own(number)
+        picked, outside = _number_outside(part, fragments.inbox(number, part.sources))
+        n_own = int(own.max(initial=-1)) + 1
+        made = _between(part, np.concatenate([own, n_own + outside]), n_own, picked)
+        offered = np.repeat(part.cuts[:, 0], part.cuts[:, 2] - part.cuts[:, 1])
+        offers, cuts = cut_offers(offered, own[part.offers])
+        made = made._replace(offers=offers, cuts=cuts)
+        coarse.save(number, made)
+        coarse.save_picked(number, picked.astype(np.int32))
+    advance(_rows(fragments.level, number))
+
+
+def _number_outside(part: Part, inbox: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each outside fragment will be posted, and the fragment of each outside node.
+
+    A part posts its fragments in ascending order, as it offers them.
+    """
+    places, n_before = [], 0
+    for posted in inbox:
+        distinct, place = np.unique(posted, return_inverse=True)
+        places.append(n_before + place.reshape(-1))
+        n_before += len(distinct)
+    picked, outside = np.unique(joined(places)[part.picked], return_inverse=True)
+    return picked, outside.reshape(-1)
+
+
+def _between(part: Part, groups: np.ndarray, n_own: int, picked: np.ndarray) -> Part:
+    graph = part.graph
+    if not n_own:
+        return part
+    found = contract(graph.links, groups, sizes=graph.sizes)
+    arrays = {"sizes": found.sizes[:n_own], "offers": part.offers, "cuts": part.cuts}
+    return Part.of(found.links, n_own, **arrays, sources=part.sources, picked=picked)
+
+
+def is_worth(level: Level, n_before: int) -> bool:
+    """Return whether a level has clearly fewer nodes than the one below."""
+    return count_nodes(level) < _LEAST_FALL * n_before
+
+
+def count_nodes(level: Level) -> int:
+    """Return the number of nodes of a level."""
+    return sum(int(record["n_own"]) for record in level.records())
+
+
+def _rows(level: Level, number: int) -> int:
+    """Return what a task counts as progress: the rows of its part."""
+    return int(level.map(number, "sizes").sum())

@@ -1,0 +1,92 @@
+"""The rows that a partition on disk is distilled from: drawn from all blocks into one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from prcut.pipeline.outofcore.blocks import Blocks
+from prcut.pipeline.outofcore.parts import Posts
+from prcut.runtime.engine import Engine
+from prcut.runtime.folder import Folder
+from prcut.training.batches import LabelledRows
+
+_RECORD = "lesson.json"
+
+
+class _Draw(NamedTuple):
+    """How many rows every block gives, and which."""
+
+    blocks: Blocks
+    rows: Posts
+    labels: Posts
+    counts: list[int]
+    seed: int
+    key: str
+
+
+def write_lesson(
+    blocks: Blocks,
+    rows: Posts,
+    labels: Posts,
+    folder: Folder,
+    n_wanted: int,
+    seed: int,
+    engine: Engine,
+    options: dict[str, Any],
+) -> None:
+    """Draw rows with their clusters from all blocks, in proportion to these."""
+    key = f"{labels.key} {n_wanted} {seed}"
+    if folder.is_sealed(_RECORD, key):
+        return
+    nodes = np.cumsum([0, *(record["n_own"] for record in rows.level.records())])
+    counts = np.diff(nodes * min(n_wanted, int(nodes[-1])) // nodes[-1]).tolist()
+    draw = _Draw(blocks, rows, labels, counts, seed, key)
+    pieces = folder / "pieces"
+    engine.run("lesson", partial(_draw_rows, draw, pieces), len(blocks), **options)
+    _join_pieces(folder, pieces, draw)
+    pieces.delete()
+
+
+def open_lesson(folder: Folder) -> LabelledRows:
+    """Open the rows; their features are mapped, not read."""
+    labels = folder.read_array("labels.npy").astype(np.int64)
+    return LabelledRows(folder.map_array("features.npy"), torch.from_numpy(labels))
+
+
+def _draw_rows(draw: _Draw, pieces: Folder, number: int, advance: Callable[[int], None]) -> None:
+    rows = draw.rows.own(number)
+    name = f"piece-{number:05d}"
+    if not pieces.is_sealed(f"{name}.json", draw.key):
+        rng = np.random.default_rng([draw.seed, 9, number])
+        drawn = np.sort(rng.choice(len(rows), draw.counts[number], replace=False))
+        record = draw.blocks.records[number]
+        block = draw.blocks.folder / record["name"]
+        core = block.read_array("rows.npy", 0, record["n_core"])
+        features = block.map_array("features.npy")[np.searchsorted(core, rows[drawn])]
+        arrays = {"features": features, "labels": draw.labels.own(number)[drawn]}
+        files = {f"{name}.{array}.npy": arrays[array] for array in arrays}
+        pieces.seal(f"{name}.json", files, {"key": draw.key})
+    advance(len(rows))
+
+
+def _join_pieces(folder: Folder, pieces: Folder, draw: _Draw) -> None:
+    """Join the pieces of all blocks, one at a time, in the order of the blocks."""
+    n_rows, dtype = sum(draw.counts), np.dtype(draw.blocks.dtype)
+
+    def read(array: str) -> Any:
+        names = (f"piece-{number:05d}.{array}.npy" for number in range(len(draw.blocks)))
+        return map(pieces.read_array, names)
+
+    shape = n_rows, draw.blocks.n_features
+    files = {
+        "features.npy": folder.write_arrays("features.npy", shape, dtype, read("features")),
+        "labels.npy": folder.write_arrays(
+            "labels.npy", (n_rows,), np.dtype(np.int32), read("labels")
+        ),
+    }
+    folder.write_json(_RECORD, {"key": draw.key, "files": files})
