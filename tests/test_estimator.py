@@ -521,3 +521,21 @@ def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
     assert len(topics.get_topic_info()) == 5
     again, _ = topics.transform(texts[:20], embeddings[:20])
     assert list(again) == list(found[:20])
+
+
+def test_columns_in_units_of_their_own(tmp_path: Path) -> None:
+    rows, labels = make_blobs(400, 12, centers=3, random_state=0)
+    rows = np.hstack([rows, np.random.default_rng(0).normal(0, 1e4, (400, 1))])
+    with pytest.warns(DataWarning, match="divided by their standard deviations"):
+        model = PRCut(3, random_state=0).fit(rows)
+    assert adjusted_rand_score(labels, model.labels_) == 1
+    assert (model.predict(rows) == model.labels_).all()
+    expected = 1 - model.objective_ / 2
+    assert model.score(rows) == pytest.approx(expected)
+    model.save(tmp_path)
+    assert PRCut.load(tmp_path).score(rows) == pytest.approx(expected)
+    for given in (model, PRCut(3, random_state=0)):
+        given.partial_fit(rows).partial_fit(rows)
+        assert adjusted_rand_score(labels, given.labels_) == 1
+    as_they_come = PRCut(3, random_state=0).fit(rows, graph=build_graph(rows))
+    assert adjusted_rand_score(labels, as_they_come.labels_) < 0.1

@@ -20,6 +20,7 @@ from benchmarks.harness.representations import REPRESENTATIONS, represent
 import prcut
 from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
 from prcut.graph.build import build_graph
+from prcut.graph.rows import column_scales, divide_columns
 from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runtime.folder import Folder, cache_folder, plan_key
@@ -155,6 +156,8 @@ def _prepare_graph(
     with warnings.catch_warnings():
         # public data is what it is: nobody will drop its constant columns
         warnings.simplefilter("ignore", DataWarning)
-        graph = build_graph(rows, n_neighbors, max_components=n_clusters)
+        # peers on graphs compare columns in the units that PRCut compares them in
+        compared = divide_columns(rows, column_scales(rows))
+        graph = build_graph(compared, n_neighbors, max_components=n_clusters)
     seconds = time.perf_counter() - start
     save_graph(graph_folder, graph, {"key": digest, "seconds": seconds})

@@ -20,9 +20,10 @@ from torch import Generator
 from prcut.errors import InvalidInputError
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
+from prcut.graph.rows import divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
-from prcut.pipeline.choose import as_graph, build_neighbor_graph, choose_n_neighbors
+from prcut.pipeline.choose import as_graph, build_neighbor_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import fit_rows
 from prcut.pipeline.saved_fit import SaveMixin
@@ -61,7 +62,7 @@ class PRCut(
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
-    metric : {"euclidean", "cosine", "inner_product"}
+    metric : {"euclidean", "cosine", "inner_product"}; see the guide for columns of unlike units
     similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
@@ -81,8 +82,7 @@ class PRCut(
     n_init : int, optional
         Starts, by default 4, or 1 of training's 16 heads; the lowest ``objective_`` is kept.
     n_jobs : int, optional; threads of the search, by default torch's; labels stay the same
-    refine : bool, optional
-        Move single rows of a trained partition while ``objective_`` falls, by default so.
+    refine : bool, optional; move single rows of a trained partition while ``objective_`` falls
     store_probs : bool; keep ``probs_`` of the training rows: ``fit`` distils
     random_state : int, RandomState or None
     device : str, such as ``"cpu"``; ``"auto"`` is CUDA or MPS where there is one
@@ -216,8 +216,9 @@ class PRCut(
         config = replace(self._config(), solver="train")
         before = self._start() if hasattr(self, "_start") else None
         rows = self._check(X, reset=before is None)
-        graph, device = self._graph(X, rows, config), choose_device(self.device)
-        start = train_further(rows, graph, config, before, device)
+        scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
+        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
+        start = train_further(rows, graph, config, before, device, scales)
         self._start = LazyStart.of(start)
         self.labels_ = assign_labels(start.assigner, rows)
         return self
@@ -255,7 +256,7 @@ class PRCut(
         n_clusters = assigner.n_clusters
         if n_clusters == 1:
             return 0.0
-        graph = self._graph(X, rows, config)
+        graph = self._graph(X, rows, config, assigner.column_scales)
         balance_weight = getattr(self, "balance_weight_", config.training_balance)
         score = score_labels(graph, assign_labels(assigner, rows), n_clusters, balance_weight)
         return 1 - score.objective / (n_clusters - 1)
@@ -270,7 +271,9 @@ class PRCut(
 
         assigner, rows = self._ready(X)
         config = self._config()
-        graph = None if options.get("only") == "map" else self._graph(X, rows, config)
+        graph = None
+        if options.get("only") != "map":
+            graph = self._graph(X, rows, config, assigner.column_scales)
         return inspect_fitted(self, config, assigner, rows, graph, **options)
 
     def report(self, path: str | Path, X: Any, **options: Any) -> None:  # noqa: N803
@@ -311,15 +314,12 @@ class PRCut(
             ensure_min_samples=2 if reset else 1,
         )
 
-    def _graph(self, X: Any, rows: Any, config: FitConfig) -> SimilarityGraph:  # noqa: N803
-        """Build the graph of some rows, with as many neighbours as ``fit`` used."""
+    def _graph(self, X: Any, rows: Any, config: FitConfig, scales: Any) -> SimilarityGraph:  # noqa: N803
+        """Build the graph of some rows, with the neighbours and units that ``fit`` used."""
         if self._is_precomputed:
             return SimilarityGraph.from_scipy(X)
-        n_samples, n_neighbors = rows.shape[0], config.n_neighbors
-        if n_neighbors is None:
-            default = choose_n_neighbors(n_samples, config.n_clusters)
-            n_neighbors = max(1, min(getattr(self, "n_neighbors_", default), n_samples - 1))
-        return build_neighbor_graph(rows, n_neighbors, config)
+        used = config.n_neighbors or getattr(self, "n_neighbors_", None)
+        return build_neighbor_graph(divide_columns(rows, scales), used, config)
 
     def _ready(self, X: Any) -> tuple[Assigner, Any]:  # noqa: N803
         """Return the assigner and the rows it is to see."""

@@ -9,6 +9,8 @@ from prcut.graph.neighbors import find_neighbors
 from prcut.graph.rows import (
     as_features,
     as_rows,
+    column_scales,
+    divide_columns,
     gather_rows,
     measure_features,
     numbers_per_row,
@@ -84,3 +86,38 @@ def test_sparse_rows_hold_values_and_column_numbers() -> None:
     assert numbers_per_row(ROWS) == 5
     assert numbers_per_row(csr_array(np.array([[0, 1, 2], [0, 0, 3]]))) == 4
     assert numbers_per_row(csr_array((3, 7))) == 1
+
+
+def mixed_units(n_features: int, dominating: int) -> np.ndarray:
+    rows = np.random.default_rng(0).normal(size=(500, n_features))
+    rows[:, :dominating] *= 1e4
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("n_features", "dominating"),
+    # too few columns to tell units from shape, none that dominates, and many that do
+    [(5, 1), (12, 0), (40, 3)],
+)
+def test_columns_of_like_variance_keep_their_units(n_features: int, dominating: int) -> None:
+    assert column_scales(mixed_units(n_features, dominating)) is None
+
+
+@pytest.mark.parametrize("dominating", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_beside_one_or_two_of_all_variance_get_units_of_their_own(
+    dominating: int, dtype: type
+) -> None:
+    rows = np.hstack([mixed_units(29, dominating), np.ones((500, 1))]).astype(dtype)
+    rows[:, 1] *= 0.5  # two of one variance would count as two
+    scales = column_scales(rows)
+    assert scales is not None
+    assert scales[-1] == 1  # constant
+    divided = divide_columns(rows, scales)
+    assert divided.dtype == dtype
+    np.testing.assert_allclose(divided[:, :-1].std(0), 1, rtol=1e-5)
+
+
+def test_sparse_rows_and_constant_rows_keep_their_units() -> None:
+    assert column_scales(csr_array(mixed_units(12, 1))) is None
+    assert column_scales(np.ones((5, 20))) is None

@@ -244,3 +244,15 @@ def test_a_run_searches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     rows = make_blobs(300, 4, centers=3, cluster_std=0.3, random_state=0)[0].astype(np.float32)
     fit_run(rows, tmp_path, FitConfig.of("default", 3, max_steps=20), device="cpu")
     assert searched == [300]
+
+
+@pytest.mark.parametrize("memory", [None, 1000])
+def test_columns_of_all_variance_do_not_decide(tmp_path: Path, memory: int | None) -> None:
+    rows, labels = make_blobs(2500, 12, centers=4, cluster_std=1.0, random_state=3)
+    noise = np.random.default_rng(0).normal(0, 1e4, (2500, 1))
+    rows = np.hstack([rows, noise]).astype(np.float32)
+    with pytest.warns(DataWarning, match="divided by their standard deviations"):
+        result = fit_run(rows, tmp_path / "run", config(max_steps=400), memory=memory)
+    again = fit_run(rows, tmp_path / "run", config(max_steps=400), memory=memory)
+    for assigner in (result.assigner, again.assigner):
+        assert adjusted_rand_score(labels, assign_labels(assigner, rows)) > 0.95

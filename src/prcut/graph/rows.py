@@ -14,19 +14,42 @@ from prcut.numerics.sparse import from_scipy
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# rows of the sample that origin and scale of the features are measured on
-_MEASURED_ROWS = 2**16
+# rows of the sample that the features are measured on
+MEASURED_ROWS = 2**16
+# columns stand in units of their own where the variance is that of fewer than so many, and of less
+# than this fraction of them all
+_FEW_COLUMNS, _FEW_OF_ALL = 2, 0.1
+
+
+def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
+    """Return the deviation of every column where one or two of many hold nearly all the variance.
+
+    Distances would be those of these columns alone, which only have smaller units than the others:
+    dollars beside years. None where columns may be compared as they are, and of sparse rows.
+
+    >>> rows = np.random.default_rng(0).normal(size=(100, 12))
+    >>> column_scales(rows) is None, column_scales(rows * [1000, *[1] * 11]).round().astype(int)
+    (True, array([982,   1,   1,   1,   1,   1,   1,   1,   1,   1,   1,   1]))
+    """
+    sample = _sample(as_features(features), seed)
+    if sample.layout == torch.sparse_csr:
+        return None
+    variance = sample.double().var(0, correction=0)
+    # the inverse participation ratio: m where m columns have all the variance in equal parts
+    n_columns = float(variance.sum() ** 2 / variance.square().sum().clamp_min(1e-300))
+    if not 0 < n_columns < min(_FEW_COLUMNS, _FEW_OF_ALL * len(variance)):
+        return None
+    return np.asarray(torch.where(variance > 0, variance.sqrt(), 1.0).float())
+
+
+def divide_columns(rows: Any, scales: Any) -> Any:
+    """Return rows in the units of :func:`column_scales`; the same rows where there are none."""
+    return rows if scales is None else np.asarray(rows) / np.asarray(scales, np.float32)
 
 
 def measure_features(features: Any, seed: int = 0) -> tuple[Tensor, float]:
     """Measure the mean row and the root mean square deviation of a sample of the rows."""
-    features = as_features(features)
-    n_samples = features.shape[0]
-    rows: Tensor | slice = slice(None)
-    if n_samples > _MEASURED_ROWS:
-        drawn = np.random.default_rng(seed).choice(n_samples, _MEASURED_ROWS, replace=False)
-        rows = torch.from_numpy(np.sort(drawn))
-    sample = gather_rows(features, rows)
+    sample = _sample(as_features(features), seed)
     if sample.layout == torch.sparse_csr:
         # sums of columns and of squares need no dense copy
         origin = torch.zeros(sample.shape[1], dtype=torch.float64)
@@ -39,6 +62,15 @@ def measure_features(features: Any, seed: int = 0) -> tuple[Tensor, float]:
     scale = float(square.clamp_min(0).sqrt())
     # identical rows have no scale
     return origin.float(), scale if scale > 0 and np.isfinite(scale) else 1.0
+
+
+def _sample(features: Tensor | csr_array, seed: int) -> Tensor:
+    n_samples = features.shape[0]
+    rows: Tensor | slice = slice(None)
+    if n_samples > MEASURED_ROWS:
+        drawn = np.random.default_rng(seed).choice(n_samples, MEASURED_ROWS, replace=False)
+        rows = torch.from_numpy(np.sort(drawn))
+    return gather_rows(features, rows)
 
 
 def as_features(features: Any) -> Tensor | csr_array:

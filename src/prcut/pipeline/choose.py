@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from prcut.errors import InvalidInputError
+from prcut.errors import DataWarning, InvalidInputError
 from prcut.graph.build import build_graph, link_neighbors, warn_of_data
 from prcut.graph.neighbors import Neighbors, find_neighbors
-from prcut.graph.rows import as_rows
+from prcut.graph.rows import as_rows, column_scales, divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.config import FitConfig
 from prcut.runtime.progress import StepLog
@@ -33,11 +35,31 @@ class ChosenGraph(NamedTuple):
     graph: SimilarityGraph
     n_neighbors: int | None = None  # None where the caller gave the graph
     quick: QuickPartition | None = None
+    scales: np.ndarray | None = None  # what the columns were divided by
 
     @classmethod
     def of(cls, graph: SimilarityGraph | ChosenGraph) -> ChosenGraph:
         """Return a graph that the caller gave as if it had been chosen."""
         return graph if isinstance(graph, ChosenGraph) else cls(graph)
+
+
+def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
+    """Return what columns are divided by before rows are compared, and say so; or None.
+
+    The paper's settings take columns as they come, and so do metrics and similarities that mean
+    something else by them.
+    """
+    names = config.metric, config.similarity
+    if not config.standardize or names[0] != "euclidean" or callable(names[1]):
+        return None
+    scales = column_scales(rows, config.seed)
+    if scales is not None:
+        text = (
+            "one or two columns hold nearly all the variance, so all were divided by their "
+            "standard deviations; give graph=prcut.build_graph(X) to keep their units."
+        )
+        warnings.warn(text, DataWarning, stacklevel=2)
+    return scales
 
 
 def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> ChosenGraph:
@@ -51,10 +73,12 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
     ``config.n_neighbors``, where it is given, is the only number that is tried.
     """
     log = StepLog() if log is None else log
-    n_samples = rows.shape[0]
+    n_samples, scales = rows.shape[0], choose_scales(rows, config)
+    rows = divide_columns(rows, scales)
     if config.solver == "train":
         n_neighbors = config.n_neighbors or choose_n_neighbors(n_samples, config.n_clusters)
-        return ChosenGraph(build_neighbor_graph(rows, n_neighbors, config), n_neighbors)
+        graph = build_neighbor_graph(rows, n_neighbors, config)
+        return ChosenGraph(graph, n_neighbors, scales=scales)
     rows = as_rows(rows)
     fewest, *_ = to_try = _neighbors_to_try(n_samples, config)
     # the fewest are the nearest of the next number, which is often needed as well, and so are those
@@ -78,7 +102,7 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
         if agreement >= _AGREE or (n_neighbors == fewest and _spread_of_degrees(graph) <= _EVEN):
             break
     warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
-    return ChosenGraph(graph, n_neighbors, quick)
+    return ChosenGraph(graph, n_neighbors, quick, scales)
 
 
 def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitConfig]:
@@ -98,8 +122,15 @@ def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors
     return find_neighbors(rows, n_neighbors, metric=config.metric, recall=recall, seed=config.seed)
 
 
-def build_neighbor_graph(rows: Any, n_neighbors: int, config: FitConfig) -> SimilarityGraph:
-    """Build the graph of a number of neighbours, and the rest as configured."""
+def build_neighbor_graph(rows: Any, n_neighbors: int | None, config: FitConfig) -> SimilarityGraph:
+    """Build the graph of a number of neighbours, and the rest as configured.
+
+    Neighbours that were chosen for other rows are no more than these have; None chooses here.
+    """
+    if config.n_neighbors is None:
+        chosen = n_neighbors or choose_n_neighbors(rows.shape[0], config.n_clusters)
+        n_neighbors = max(1, min(chosen, rows.shape[0] - 1))
+    assert n_neighbors is not None  # noqa: S101
     _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
     return build_graph(
         rows,

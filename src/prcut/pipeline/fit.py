@@ -15,7 +15,7 @@ import torch
 from torch import distributed
 
 from prcut.errors import InvalidInputError
-from prcut.graph.rows import as_features, gather_rows
+from prcut.graph.rows import as_features, divide_columns, gather_rows
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
 from prcut.pipeline.config import FitConfig, check_n_samples
@@ -121,7 +121,7 @@ def fit_rows(
     log = StepLog(on_step)
     chosen = choose_graph(rows, config, log) if graph is None else ChosenGraph.of(graph)
     _check_edges(chosen.graph, config)
-    features = as_features(rows)
+    features = as_features(divide_columns(rows, chosen.scales))
     options = config, device, checkpoint, on_record
     if config.solver == "search":
         trained = []
@@ -132,7 +132,7 @@ def fit_rows(
         partition = _search(chosen, config, device, log, trained)
         labels, balance_weight = partition.labels, partition.balance_weight
         lesson = _draw_lesson(features, labels, config, copy=lazy)
-        start = LazyStart(partial(distil, lesson, balance_weight, options))
+        start = LazyStart(partial(distil, lesson, balance_weight, options, chosen.scales))
         if not lazy:
             start()
     else:
@@ -140,6 +140,7 @@ def fit_rows(
         trainer = Trainer.of(features, *options)
         start = LazyStart.of(_descend(chosen.graph, features, balance_weight, trainer))
         labels = _label(start().assigner, features, chosen.graph, config)
+        start().assigner.divide_columns(chosen.scales)
     score = score_labels(chosen.graph, labels, config.n_clusters, balance_weight)
     kept = balance_weight, config.solver, chosen.n_neighbors
     return Fit(start, labels, *score, *kept, tuple(log))
@@ -207,11 +208,22 @@ def _draw_lesson(features: Any, labels: np.ndarray, config: FitConfig, copy: boo
     return LabelledRows(features, torch.tensor(labels))
 
 
-def distil(lesson: LabelledRows, balance_weight: float, options: tuple[Any, ...]) -> Start:
-    """Train an assigner to give every row its cluster, by cross-entropy."""
+def distil(
+    lesson: LabelledRows,
+    balance_weight: float,
+    options: tuple[Any, ...],
+    scales: np.ndarray | None,
+) -> Start:
+    """Train an assigner to give every row its cluster, by cross-entropy.
+
+    The columns of the lesson were divided by ``scales``, if any; those of later rows are not.
+    """
     trainer = Trainer.of(lesson.features, *options)
     # its checkpoint names the weight, although nothing is balanced here
-    return trainer.train(lesson, replace(trainer.config.distil, balance_weight=balance_weight))
+    config = replace(trainer.config.distil, balance_weight=balance_weight)
+    start = trainer.train(lesson, config)
+    start.assigner.divide_columns(scales)
+    return start
 
 
 def _descend(

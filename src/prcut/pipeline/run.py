@@ -33,8 +33,9 @@ from torch import distributed
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph.build import build_graph
+from prcut.graph.rows import MEASURED_ROWS
 from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
-from prcut.pipeline.choose import ChosenGraph, choose_graph
+from prcut.pipeline.choose import ChosenGraph, choose_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
@@ -59,7 +60,7 @@ from prcut.runtime.distributed import choose_device, this_process
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, absolute_path
 from prcut.runtime.progress import Progress, StatusWriter, training_progress
-from prcut.runtime.sources import open_source, read_all
+from prcut.runtime.sources import open_source, read_all, sample_rows
 from prcut.training.state import Record
 
 _LOG = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ def _prepare_disk(
     is_searched = plan.config.solver == "search"
     with _timed(seconds, "graph"):
         if _is_leader():
-            config = plan.graph.blocks(plan.block_rows)
+            config = plan.graph.blocks(plan.block_rows, _disk_scales(plan))
             blocks = build_blocks(plan.source, f"{plan.path}/blocks", config, **options)
             if not is_searched:
                 _write_pairs(plan, blocks, options)
@@ -207,6 +208,14 @@ def _prepare_disk(
             if _is_leader():
                 search_run(plan, blocks, engine, on_progress)
             _wait()
+
+
+def _disk_scales(plan: RunPlan) -> np.ndarray | None:
+    """Return what columns are divided by; training on pairs takes them as they come."""
+    if plan.config.solver == "train":
+        return None
+    sample = sample_rows(plan.source, MEASURED_ROWS, [plan.config.seed, 10])
+    return choose_scales(sample, plan.config)
 
 
 def _write_pairs(plan: RunPlan, blocks: Blocks, options: dict[str, Any]) -> None:
@@ -268,15 +277,17 @@ def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float])
 def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:
     """Return the graph, mapped from the folder, where the first process has saved it."""
     folder = plan.folder / "graph"
-    quick = None
+    quick = scales = None
     if _is_leader() and not folder.is_sealed(GRAPH_RECORD, plan.key):
-        graph, n_neighbors, quick = choose_graph(rows, plan.config)
+        graph, n_neighbors, quick, scales = choose_graph(rows, plan.config)
         made = plan.graph._replace(n_neighbors=n_neighbors or plan.graph.n_neighbors)
         save_graph(folder, graph, {"key": plan.key, **made._asdict()})
     _wait()
     record = folder.read_record(GRAPH_RECORD) or {}
     graph = load_graph(folder, verify=False)
-    return ChosenGraph(graph, record.get("n_neighbors"), quick)
+    if quick is None:  # another process built it, or an earlier call
+        scales = choose_scales(rows, plan.config)
+    return ChosenGraph(graph, record.get("n_neighbors"), quick, scales)
 
 
 def _result(plan: RunPlan, fit: Fit, seconds: dict[str, float]) -> RunResult:

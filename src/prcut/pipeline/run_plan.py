@@ -11,6 +11,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, get_args
 
+import numpy as np
+
 from prcut.errors import InvalidInputError
 from prcut.graph.build import Similarity
 from prcut.graph.neighbors import Metric
@@ -67,9 +69,10 @@ class GraphConfig(NamedTuple):
         """Return a digest that changes with whatever changes the graph of a source."""
         return plan_key([source.fingerprint, *self])
 
-    def blocks(self, block_rows: int) -> BlockConfig:
+    def blocks(self, block_rows: int, scales: np.ndarray | None = None) -> BlockConfig:
         """Return the options of a graph that is built block by block."""
-        return BlockConfig(self.n_neighbors, self.metric, block_rows, seed=self.seed)
+        given = None if scales is None else tuple(scales.tolist())
+        return BlockConfig(self.n_neighbors, self.metric, block_rows, seed=self.seed, scales=given)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
+from prcut.graph.rows import divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.starts import Start, Trainer
@@ -25,17 +27,20 @@ def train_further(
     config: FitConfig,
     before: Start | None = None,
     device: torch.device | str = "cpu",
+    scales: np.ndarray | None = None,
 ) -> Start:
     """Train an assigner in place, or a new one, on the graph of some more rows.
 
     ``before`` is where training stopped. A distillation, whose records are of another kind, leaves
-    nothing but its assigner and the number of its steps.
+    nothing but its assigner and the number of its steps. ``scales`` are the units that a new
+    assigner reads columns in.
     """
     if before is None:
         # linear: a call makes too few steps for more. Heads compete during the first
         config = replace(config, n_components=None)
-        trainer = Trainer.of(rows, config, device)
+        trainer = Trainer.of(divide_columns(rows, scales), config, device)
         assigner = trainer.new_assigner(config.seed, config.train.n_heads)
+        assigner.divide_columns(scales)
         state = TrainState.start(assigner, config.train)
     else:
         assigner, state, _ = before

@@ -1,8 +1,13 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from prcut import Assigner
+from prcut.training.assigner.saved import load_model, save_model
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -72,3 +77,22 @@ def test_wrong_sizes_are_refused(arguments: tuple[int, ...], message: str) -> No
 def test_wrong_features_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shape \(3, 6\), expected .* with n_features=7"):
         Assigner(7, 5)(torch.zeros(3, 6))
+
+
+@pytest.mark.parametrize("hidden", [(), (7,)])
+def test_divided_columns_are_read_as_they_come(hidden: tuple[int, ...], tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows, scales = torch.randn(20, 4, generator=generator), np.float32([1, 1000, 0.1, 3])
+    assigner = Assigner(4, 3, hidden, generator=generator)
+    assigner.standardize(rows.mean(0), 2.0)
+    assert assigner.column_scales is None
+    expected = assigner(rows).detach()
+    assigner.divide_columns(None)
+    assigner.divide_columns(scales)
+    raw = rows * torch.from_numpy(scales)
+    torch.testing.assert_close(assigner(raw).detach(), expected, rtol=1e-4, atol=1e-5)
+    assert assigner.column_scales is not None
+    np.testing.assert_allclose(assigner.column_scales, 2 * scales)
+    save_model(tmp_path, assigner, {})
+    for copy in (pickle.loads(pickle.dumps(assigner)), load_model(tmp_path).assigner):  # noqa: S301
+        assert torch.equal(copy(raw), assigner(raw))

@@ -26,7 +26,7 @@ from prcut.errors import CorruptFileError
 from prcut.graph.build import Similarity, edge_similarity
 from prcut.graph.neighbors import Metric, Neighbors
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.runtime.folder import Folder, parsing, whole_number
+from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 
 BLOCKS_FORMAT = 2
 # numbers that are checked for NaN at a time
@@ -37,6 +37,16 @@ _FEATURES = "features.npy"
 def open_blocks(path: str | Path) -> Blocks:
     """Open the blocks that ``build_blocks`` has built in ``path``."""
     return Blocks(Folder(path))
+
+
+def _read_scales(scales: Any, n_features: int) -> np.ndarray | None:
+    """Return what columns were divided by; ValueError where it is not a number for each."""
+    if scales is None:
+        return None
+    read = np.asarray([finite_number(scale) for scale in scales], np.float32)
+    if len(read) != n_features or not (read > 0).all():
+        raise ValueError(f"{len(read)} scales of {n_features} columns")
+    return read
 
 
 class Blocks:
@@ -53,6 +63,7 @@ class Blocks:
             self.metric: Metric = plan["config"]["metric"]
             if self.dtype not in ("float16", "float32") or self.metric not in get_args(Metric):
                 raise ValueError(f"dtype {self.dtype} and metric {self.metric}")
+            self.scales = _read_scales(plan["config"].get("scales"), self.n_features)
             self.records: list[dict[str, Any]] = list(manifest["blocks"])
             for record in self.records:
                 for name in ("n_core", "n_halo", "n_anchors"):

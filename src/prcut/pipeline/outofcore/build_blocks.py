@@ -17,6 +17,7 @@ import numpy as np
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph.neighbors import Metric, draw_anchors, find_neighbors
+from prcut.graph.rows import divide_columns
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.outofcore.blocks import BLOCKS_FORMAT, Blocks
 from prcut.pipeline.outofcore.cells import nearest_cells, train_centroids
@@ -47,6 +48,8 @@ class BlockConfig:
         to a million rows; beyond, a million or a tenth, whichever is more.
     recall : float
         Fraction of the neighbours inside a block that its search must find.
+    scales : tuple of float, optional
+        What columns are divided by where rows are compared; blocks hold them as they come.
     """
 
     n_neighbors: int = 15
@@ -56,6 +59,7 @@ class BlockConfig:
     anchors: float | None = None
     recall: float = 0.98
     seed: int = 0
+    scales: tuple[float, ...] | None = None
 
     @property
     def max_core_rows(self) -> int:
@@ -152,9 +156,13 @@ class _Plan(NamedTuple):
         return len(self.cuts) - 1
 
     def to_json(self) -> dict[str, Any]:
+        config = asdict(self.config)
+        # written as before where there are none: earlier blocks stay valid
+        scales = config.pop("scales")
+        config |= {} if scales is None else {"scales": list(scales)}
         return {
             "format": BLOCKS_FORMAT,
-            "config": asdict(self.config),
+            "config": config,
             "n_samples": self.source.n_samples,
             "n_features": self.source.n_features,
             "dtype": self.source.dtype.name,
@@ -197,6 +205,7 @@ def _make_centroids(folder: Folder, plan: _Plan) -> np.ndarray:
         n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
         sample = sample_rows(plan.source, n_train, [plan.config.seed, 0])
         limit = plan.config.max_core_rows * len(sample) / n_samples
+        sample = divide_columns(sample, plan.config.scales)
         centroids = train_centroids(sample, n_cells, limit, plan.config.metric, plan.config.seed)
         folder.seal("centroids.json", {"centroids.npy": centroids}, {"key": plan.key})
     return folder.read_array("centroids.npy")
@@ -221,7 +230,8 @@ def _scatter_range(
             columns["ids"] = _plain_ids(ids)
         halo = plan.config.halo
         n_nearest = min(halo, len(centroids))
-        cells = nearest_cells(centroids, features, n_nearest, plan.config.metric)
+        compared = divide_columns(features, plan.config.scales)
+        cells = nearest_cells(centroids, compared, n_nearest, plan.config.metric)
         columns["home"] = cells[:, 0].astype(np.int32)
         bucket = halo * cells + np.arange(n_nearest)
         copies = np.repeat(np.arange(stop - start), n_nearest)
@@ -323,6 +333,7 @@ def _find_neighbors(
     if n_found == 0:
         return neighbors, distances, 1.0
     options: dict[str, Any] = {"metric": config.metric, "recall": config.recall}
-    found = find_neighbors(features, n_found, rows=anchors, seed=config.seed, **options)
+    compared = divide_columns(features, config.scales)
+    found = find_neighbors(compared, n_found, rows=anchors, seed=config.seed, **options)
     neighbors[:, :n_found], distances[:, :n_found] = found.indices, found.distances
     return neighbors, distances, found.recall

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from prcut.graph.rows import divide_columns
 from prcut.pipeline.outofcore.blocks import Blocks
 from prcut.pipeline.outofcore.parts import Posts
 from prcut.runtime.engine import Engine
@@ -52,10 +53,11 @@ def write_lesson(
     pieces.delete()
 
 
-def open_lesson(folder: Folder) -> LabelledRows:
-    """Open the rows; their features are mapped, not read."""
+def open_lesson(folder: Folder, scales: np.ndarray | None) -> LabelledRows:
+    """Open the rows; their features are mapped, not read, unless columns are divided."""
     labels = folder.read_array("labels.npy").astype(np.int64)
-    return LabelledRows(folder.map_array("features.npy"), torch.from_numpy(labels))
+    features = divide_columns(folder.map_array("features.npy"), scales)
+    return LabelledRows(features, torch.from_numpy(labels))
 
 
 def _draw_rows(draw: _Draw, pieces: Folder, number: int, advance: Callable[[int], None]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prcut.pipeline.fit import Fit, distil
-from prcut.pipeline.outofcore.blocks import Blocks
+from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.lesson import open_lesson, write_lesson
 from prcut.pipeline.outofcore.row_labels import finish, read_score, save_score, write_row_labels
 from prcut.pipeline.outofcore.search_blocks import BlockSearch
@@ -43,5 +43,6 @@ def distil_run(plan: RunPlan, options: dict[str, Any]) -> Fit:
     """Distil the partition that was found; ``options`` are those of training."""
     score, balance_weight = read_score(plan.folder / "partition")
     given = plan.config, options["device"], options["checkpoint"], options["on_record"]
-    start = distil(open_lesson(plan.folder / "lesson"), balance_weight, given)
+    scales = open_blocks(f"{plan.path}/blocks").scales
+    start = distil(open_lesson(plan.folder / "lesson", scales), balance_weight, given, scales)
     return Fit(LazyStart.of(start), None, *score, balance_weight, "search")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrizations
@@ -94,10 +95,27 @@ class Assigner(nn.Module):
         A learning rate then means the same in every unit of measurement. One number scales all
         columns, because the graph's distances weigh all columns alike.
         """
+        self._input.origin.copy_(origin)
+        self._input.scale.fill_(scale)
+
+    def divide_columns(self, scales: np.ndarray | None) -> None:
+        """Read features that were divided by ``scales``, if any, as they come from now on."""
+        if scales is not None:
+            layer, by = self._input, torch.from_numpy(scales).to(self._input.origin)
+            layer.origin.mul_(by)
+            layer.scale = layer.scale * by
+
+    @property
+    def column_scales(self) -> np.ndarray | None:
+        """The units of the columns, up to a factor; None where all have the same."""
+        scale = self._input.scale
+        return scale.cpu().numpy() if scale.ndim else None
+
+    @property
+    def _input(self) -> "_InputLinear":
         layer = self.body[0] if len(self.body) else self.head
         assert isinstance(layer, _InputLinear)  # noqa: S101
-        layer.origin.copy_(origin)
-        layer.scale.fill_(scale)
+        return layer
 
     def fold(self, basis: Tensor, origin: Tensor, scale: float) -> "Assigner":
         """Return an assigner of features that this one reads as coordinates in a basis.
@@ -206,6 +224,12 @@ class _InputLinear(_Linear):
         self.weight, self.bias = layer.weight, layer.bias
         self.register_buffer("origin", torch.zeros(layer.in_features))
         self.register_buffer("scale", torch.ones(()))
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *options: Any) -> None:
+        # one scale of all columns, or one of each
+        if (saved := state.get(f"{prefix}scale")) is not None and saved.shape == self.origin.shape:
+            self.scale = torch.ones_like(self.origin)
+        super()._load_from_state_dict(state, prefix, *options)
 
     def forward(self, features: Tensor) -> Tensor:
         weight = self.weight / self.scale
