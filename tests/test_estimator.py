@@ -539,3 +539,40 @@ def test_columns_in_units_of_their_own(tmp_path: Path) -> None:
         assert adjusted_rand_score(labels, given.labels_) == 1
     as_they_come = PRCut(3, random_state=0).fit(rows, graph=build_graph(rows))
     assert adjusted_rand_score(labels, as_they_come.labels_) < 0.1
+
+
+def test_number_of_clusters_is_found(tmp_path: Path) -> None:
+    rows, labels = make_blobs(600, 8, centers=6, cluster_std=0.7, random_state=0)
+    model = PRCut("auto", random_state=0).fit(rows)
+    assert model.n_clusters_ == model.cluster_count_.n_clusters == 6
+    assert adjusted_rand_score(labels, model.labels_) == 1
+    assert model.predict_proba(rows).shape == model.transform(rows).shape == (600, 6)
+    assert len(model.get_feature_names_out()) == 6
+    assert "of 6" in results_html(model)
+    model.save(tmp_path)
+    assert PRCut.load(tmp_path).n_clusters_ == 6
+    within = PRCut((2, 4), random_state=0).fit(rows)
+    assert 2 <= within.n_clusters_ <= 4
+    given = within.set_params(n_clusters=3).fit(rows)
+    assert given.n_clusters_ == 3
+    assert not hasattr(given, "cluster_count_")
+
+
+def test_rows_without_clusters_are_one_cluster() -> None:
+    rows = np.random.default_rng(0).normal(size=(600, 8))
+    with pytest.warns(DataWarning, match="nothing in common"):
+        model = PRCut("auto", random_state=0).fit(rows)
+    assert model.n_clusters_ == 1
+    assert not model.labels_.any()
+    assert not model.predict(rows).any()
+
+
+@pytest.mark.parametrize("wanted", ["many", (2, 3, 4), (0, 5), (2, "x")])
+def test_a_wrong_number_of_clusters_is_refused(wanted: Any) -> None:
+    with pytest.raises(InvalidInputError, match="n_clusters"):
+        PRCut(wanted).fit(ROWS)
+
+
+def test_a_stream_needs_a_number_of_clusters() -> None:
+    with pytest.raises(InvalidInputError, match="n_clusters"):
+        PRCut("auto").partial_fit(ROWS)

@@ -13,18 +13,16 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
-from sklearn.utils import ClassifierTags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import ClassifierTags
 from torch import Generator
 
 from prcut.errors import InvalidInputError
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
-from prcut.graph.rows import divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
-from prcut.pipeline.choose import as_graph, build_neighbor_graph, choose_scales
-from prcut.pipeline.config import FitConfig
+from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
+from prcut.pipeline.estimator_input import InputMixin
 from prcut.pipeline.fit import fit_rows
 from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.score import score_labels
@@ -33,7 +31,6 @@ from prcut.pipeline.starts import LazyStart
 from prcut.pipeline.stream import train_further
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.memory import release_memory
-from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels, assign_probs, represent_rows
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
@@ -41,6 +38,7 @@ from prcut.ui.report.inspection import Inspection
 
 
 class PRCut(
+    InputMixin,
     SaveMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -55,7 +53,8 @@ class PRCut(
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, "auto" or (int, int)
+        ``"auto"`` finds the number at which independent searches agree most, a pair within limits.
     preset : {"default", "paper-pixels", "paper-representations"}
         Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
@@ -102,7 +101,9 @@ class PRCut(
     history_ : dict of arrays, which a notebook shows as curves
         Per ten steps of training: the fields of :class:`prcut.training.Record`. ``history_.steps``
         says what the search did, in how many seconds, and the objective it reached.
-    balance_weight_, n_neighbors_ : float, int; what was given or chosen
+    n_clusters_, balance_weight_, n_neighbors_ : int, float, int; what was given or chosen
+    cluster_count_ : ClusterCount, where the number was not given
+        The numbers that were tried, and how well searches agreed on each.
     assigner_, n_steps_ : Assigner, int
         What was distilled or trained, and in how many steps.
 
@@ -119,7 +120,7 @@ class PRCut(
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | tuple[int, int] | Literal["auto"] = 8,
         *,
         preset: Preset = "default",
         n_neighbors: int | None = None,
@@ -180,7 +181,9 @@ class PRCut(
         graph : SimilarityGraph or SciPy sparse matrix, shape (n_samples, n_samples), optional
             Used in place of the neighbours of X.
         """
-        config, device = self._config(), choose_device(self.device)
+        is_counted = isinstance(self.n_clusters, str | tuple | list)
+        config = self._config(1 if is_counted else self.n_clusters)
+        device = choose_device(self.device)
         rows = self._check(X, reset=True)
         graph = None if graph is None else as_graph(graph, rows.shape[0])
         if self._is_precomputed:
@@ -188,6 +191,12 @@ class PRCut(
             generator = Generator().manual_seed(config.seed)
             rows = np.ascontiguousarray(graph_features(graph, generator=generator).numpy())
             self._graph_features = rows
+        for name in ("n_neighbors_", "cluster_count_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        if is_counted:
+            self.cluster_count_ = choose_n_clusters(rows, graph, config, self.n_clusters)
+            config = self._config(self.cluster_count_.n_clusters)
+        self.n_clusters_ = config.n_clusters
         with FitDisplay(config, enabled=bool(self.verbose)) as display:
             lazy = not (self.store_probs or self.verbose)
             watch: dict[str, Any] = {"on_record": display.on_record, "on_step": display.on_step}
@@ -196,7 +205,6 @@ class PRCut(
         self.labels_, self.objective_, self.ratio_cut_ = fit.labels, fit.objective, fit.ratio_cut
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
-        self.__dict__.pop("n_neighbors_", None)  # of an earlier fit
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
@@ -220,7 +228,7 @@ class PRCut(
         graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
         start = train_further(rows, graph, config, before, device, scales)
         self._start = LazyStart.of(start)
-        self.labels_ = assign_labels(start.assigner, rows)
+        self.labels_, self.n_clusters_ = assign_labels(start.assigner, rows), config.n_clusters
         return self
 
     @property
@@ -286,51 +294,6 @@ class PRCut(
 
         write_report(self, path, data=X, **options)
 
-    @property
-    def _is_precomputed(self) -> bool:
-        if self.affinity not in ("nearest_neighbors", "precomputed"):
-            raise InvalidInputError(
-                f"affinity={self.affinity!r} must be 'nearest_neighbors' or 'precomputed'."
-            )
-        return self.affinity == "precomputed"
-
-    def _config(self) -> FitConfig:
-        """Return the parameters that decide a fit; the others are the estimator's own."""
-        given = self.get_params(deep=False)
-        for name in ("affinity", "store_probs", "device", "verbose"):
-            del given[name]
-        seed = int(check_random_state(given.pop("random_state")).randint(2**31 - 1))
-        given["hidden"] = None if self.hidden is None else tuple(self.hidden)
-        return FitConfig.of(seed=seed, **given)
-
-    def _check(self, X: Any, *, reset: bool) -> Any:  # noqa: N803
-        """Check X as scikit-learn does; copy it only where its dtype must change."""
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float32, np.float64, np.float16],
-            ensure_min_samples=2 if reset else 1,
-        )
-
-    def _graph(self, X: Any, rows: Any, config: FitConfig, scales: Any) -> SimilarityGraph:  # noqa: N803
-        """Build the graph of some rows, with the neighbours and units that ``fit`` used."""
-        if self._is_precomputed:
-            return SimilarityGraph.from_scipy(X)
-        used = config.n_neighbors or getattr(self, "n_neighbors_", None)
-        return build_neighbor_graph(divide_columns(rows, scales), used, config)
-
-    def _ready(self, X: Any) -> tuple[Assigner, Any]:  # noqa: N803
-        """Return the assigner and the rows it is to see."""
-        check_is_fitted(self)
-        rows = self._check(X, reset=False)
-        if self._is_precomputed:
-            # a new row is the mean of its neighbours, as in graph_features
-            degree = np.asarray(rows.sum(1)).reshape(-1, 1)
-            rows = (rows @ self._graph_features) / np.maximum(degree, np.finfo(np.float32).tiny)
-        return self.assigner_, rows
-
     def _html_repr(self) -> str:
         """Show scikit-learn's diagram in a notebook, and below it the results."""
         diagram = str(super()._html_repr())
@@ -338,7 +301,7 @@ class PRCut(
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.bottleneck or self.n_clusters)
+        return int(self.bottleneck or getattr(self, "n_clusters_", self.n_clusters))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,10 @@ from prcut.graph.build import build_graph, link_neighbors, warn_of_data
 from prcut.graph.neighbors import Neighbors, find_neighbors
 from prcut.graph.rows import as_rows, column_scales, divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.config import FitConfig
 from prcut.runtime.progress import StepLog
+from prcut.search.count import ClusterCount, count_clusters
 from prcut.search.partition import QuickPartition, choose_balance, quick_partition
 
 _LOG = logging.getLogger(__name__)
@@ -43,16 +46,48 @@ class ChosenGraph(NamedTuple):
         return graph if isinstance(graph, ChosenGraph) else cls(graph)
 
 
+def choose_n_clusters(
+    rows: Any, graph: SimilarityGraph | None, config: FitConfig, wanted: Any
+) -> ClusterCount:
+    """Find the number of clusters, ``"auto"`` or within two limits, by the agreement of searches.
+
+    Neighbours are 10 where degrees are even and 30 elsewhere, whatever the number turns out to be.
+    """
+    limits = [] if wanted == "auto" else wanted
+    if isinstance(limits, str) or len(limits) not in (0, 2):
+        raise InvalidInputError(
+            f"n_clusters={wanted!r} must be a whole number, 'auto', or two numbers to look between."
+        )
+    least, most = map(partial(check_positive_int, "n_clusters"), limits) if limits else (1, None)
+    if graph is None:
+        rows = as_rows(divide_columns(rows, _scales(rows, config)))
+        most_neighbors = rows.shape[0] - 1
+        few, many = (
+            min(config.n_neighbors or number, most_neighbors) for number in _FEW_TO_MANY[:2]
+        )
+        found = _find_neighbors(rows, many, config)
+        graph = link_neighbors(found.nearest(few), rows, config.similarity)
+        if _spread_of_degrees(graph) > _EVEN:
+            graph = link_neighbors(found, rows, config.similarity)
+    count = count_clusters(graph, least, most, seed=config.seed, n_jobs=config.n_threads)
+    _LOG.info("%d clusters: searches agree to %.2f", count.n_clusters, count.agreement.max())
+    if count.n_clusters == 1:
+        text = (
+            "independent searches found nothing in common, whatever the number of clusters "
+            f"(agreement {count.agreement.max():.2f} at most): all rows are one cluster; give "
+            "n_clusters as a number to divide them nevertheless."
+        )
+        warnings.warn(text, DataWarning, stacklevel=3)
+    return count
+
+
 def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
     """Return what columns are divided by before rows are compared, and say so; or None.
 
     The paper's settings take columns as they come, and so do metrics and similarities that mean
     something else by them.
     """
-    names = config.metric, config.similarity
-    if not config.standardize or names[0] != "euclidean" or callable(names[1]):
-        return None
-    scales = column_scales(rows, config.seed)
+    scales = _scales(rows, config)
     if scales is not None:
         text = (
             "one or two columns hold nearly all the variance, so all were divided by their "
@@ -60,6 +95,11 @@ def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
         )
         warnings.warn(text, DataWarning, stacklevel=2)
     return scales
+
+
+def _scales(rows: Any, config: FitConfig) -> np.ndarray | None:
+    is_plain = config.metric == "euclidean" and not callable(config.similarity)
+    return column_scales(rows, config.seed) if config.standardize and is_plain else None
 
 
 def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> ChosenGraph:

@@ -220,7 +220,7 @@ class SaveMixin:
             model.labels_ = arrays.pop("labels")
             history = {k.removeprefix("history."): torch.from_numpy(v) for k, v in arrays.items()}
             with parsing(f"{path}/{_FIT_FILE}"):
-                model._start().state.records = parse_records(history, model.n_clusters)
+                model._start().state.records = parse_records(history, model.n_clusters_)
         return model  # type: ignore[no-any-return]
 
     def push_to_hub(self: Any, repo_id: str, **options: Any) -> str:
@@ -260,6 +260,7 @@ class SaveMixin:
         with parsing("the description of the model"):
             model = estimator(**given)
             model.set_params(n_clusters=fit.assigner.n_clusters, bottleneck=fit.assigner.bottleneck)
+            model.n_clusters_ = fit.assigner.n_clusters
             if model._config().layers != fit.assigner.hidden:
                 model.set_params(hidden=fit.assigner.hidden)
             assigner = fit.assigner.to(choose_device(model.device))

@@ -123,7 +123,7 @@ def find_partition(
     True
     """
     log = StepLog() if log is None else log
-    coarse = _as_coarse(graph)
+    coarse = as_coarse(graph)
     n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
     *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
     # the quick search and the fragments of the starts at once, though one thread stops after the
@@ -137,7 +137,7 @@ def find_partition(
         quick = next(results) if quick is None else quick
         if balance_weight is None:
             balance_weight = choose_balance(coarse, quick.partition.labels, n_clusters)
-        cost = _cost(coarse, n_clusters, balance_weight)
+        cost = cluster_cost(coarse, n_clusters, balance_weight)
         partition = _refined(coarse, quick.partition.labels, cost)
         log("quick search", partition.objective)
         if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
@@ -171,10 +171,10 @@ def quick_partition(
     n_jobs: int = 1,
 ) -> QuickPartition:
     """Search quickly, and measure whether the graph, not the start, determines the clusters."""
-    coarse = _as_coarse(graph)
+    coarse = as_coarse(graph)
     if balance_weight is None:
         balance_weight = _MAX_BALANCE
-    cost = _cost(coarse, n_clusters, balance_weight)
+    cost = cluster_cost(coarse, n_clusters, balance_weight)
     rng = np.random.default_rng(seed)
     fragments = _fragments(coarse, n_clusters, rng)
     n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
@@ -198,9 +198,13 @@ def choose_balance(
     """
     if n_clusters == 1:
         return 0.0
-    coarse = _as_coarse(graph)
-    cut = _scored(coarse, labels, _cost(coarse, n_clusters, 0.0)).objective
-    wanted = _BALANCE_PER_CUT * cut / (n_clusters - 1)
+    coarse = as_coarse(graph)
+    return weigh_balance(coarse, labels, cluster_cost(coarse, n_clusters, 0.0))
+
+
+def weigh_balance(graph: CoarseGraph, labels: np.ndarray, cut: ClusterCost) -> float:
+    """Return the balance weight that clusters need, by a cost without balance."""
+    wanted = _BALANCE_PER_CUT * _scored(graph, labels, cut).objective / (cut.n_clusters - 1)
     return min(_MAX_BALANCE, max(_MIN_BALANCE, wanted))
 
 
@@ -213,20 +217,21 @@ def refine_labels(
     >>> refine_labels(path, np.array([0, 1, 0, 1, 1, 1]), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    coarse = _as_coarse(graph)
-    return refine(coarse.links, labels, _cost(coarse, n_clusters, balance_weight))
+    coarse = as_coarse(graph)
+    return refine(coarse.links, labels, cluster_cost(coarse, n_clusters, balance_weight))
 
 
 def merge_clusters(
     graph: SimilarityGraph, labels: np.ndarray, *, balance_weight: float = 1.0
 ) -> MergeTree:
     """Merge the clusters, none of which may be empty, down to one, cheapest pair first."""
-    coarse = _as_coarse(graph)
-    cost = _cost(coarse, int(labels.max()) + 1, balance_weight)
+    coarse = as_coarse(graph)
+    cost = cluster_cost(coarse, int(labels.max()) + 1, balance_weight)
     return merge(_contract(coarse, labels), cost)
 
 
-def _cost(graph: CoarseGraph, n_clusters: int, balance_weight: float) -> ClusterCost:
+def cluster_cost(graph: CoarseGraph, n_clusters: int, balance_weight: float) -> ClusterCost:
+    """Return what the clusters of a graph cost."""
     total = float(graph.links.data.sum(dtype=np.float64)) + graph.inner
     n_samples = int(graph.sizes.sum())
     return ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance_weight)
@@ -356,7 +361,7 @@ def _contract(graph: CoarseGraph, fragments: np.ndarray) -> CoarseGraph:
     return contract(graph.links, fragments, sizes=graph.sizes)
 
 
-def _as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
+def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
     """Return the weights in float64, with 32-bit indices if they suffice; rows have size 1."""
     if isinstance(graph, CoarseGraph):
         return graph

@@ -54,7 +54,7 @@ class History(dict[str, np.ndarray]):
 class FittedClusters(Protocol):
     """What :func:`results_html` needs of a fitted estimator; scores are shown where it has them."""
 
-    n_clusters: int
+    n_clusters_: int
     labels_: np.ndarray
 
 
@@ -62,7 +62,7 @@ def results_html(model: FittedClusters) -> str:
     """Show the scores of a fitted estimator and the sizes of its clusters."""
     figures: dict[str, Any] = {
         "rows": f"{len(model.labels_):,}",
-        "clusters in use": f"{len(np.unique(model.labels_))} of {model.n_clusters}",
+        "clusters in use": f"{len(np.unique(model.labels_))} of {model.n_clusters_}",
         "ratio cut": _number(getattr(model, "ratio_cut_", None)),
         "objective": _number(getattr(model, "objective_", None)),
         "neighbours": getattr(model, "n_neighbors_", None),
@@ -73,7 +73,7 @@ def results_html(model: FittedClusters) -> str:
     cells = "".join(
         f'<td style="padding-right:12px">{html.escape(str(value))}</td>' for value in shown.values()
     )
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     return (
         f"{_TABLE}<tr>{heads}<th>rows per cluster, largest first</th></tr>"
         f"<tr>{cells}<td>{_bars(np.sort(sizes)[::-1])}</td></tr></table>"

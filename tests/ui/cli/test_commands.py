@@ -190,6 +190,11 @@ ERRORS = [
     ("frobnicate", 2, "No such command 'frobnicate'. Try: prcut --help"),
     ("fit x.npy -k 2 --zzz", 2, "No such option: --zzz Try: prcut fit --help"),
     ("fit {data}/rows.npy -k 0 -o {new}", 2, "n_clusters=0 must be a whole number >= 1."),
+    (
+        "fit {data}/rows.npy -k some -o {new}",
+        2,
+        "--clusters 'some' must be a whole number, auto, or two numbers such as 5,50.",
+    ),
     ("fit {data}/rows.npy -k 2 -o {new} --top 3", 2, "top=3 must be from 0 to n_clusters=2."),
     (
         "fit {data}/rows.npy -k 2 -o {new} --metric taxi",

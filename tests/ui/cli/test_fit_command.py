@@ -160,3 +160,18 @@ def test_two_processes_follow_the_same_curve(data: Path, undisturbed: Path, tmp_
     assert mine["step"].equals(its["step"])
     difference = mine["objective"].to_numpy() - its["objective"].to_numpy()
     assert np.abs(difference).max() < 1e-4
+
+
+@pytest.mark.parametrize("wanted", ["auto", "2,9"])
+def test_the_number_of_clusters_is_found_and_kept(
+    data: Path, tmp_path: Path, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    command = ["fit", f"{data}/rows.npy", "-k", wanted, "-o", str(path), "--device", "cpu"]
+    assert main([*command, "--no-assign"]) == 0
+    assert "4 clusters" in capsys.readouterr().err
+    assert json.loads((path / "plan.json").read_text())["n_clusters"] == 4
+    assert main([*command, "--resume", "--top", "2"]) == 0  # found in the plan
+    truth = np.load(data / "labels.npy")
+    labels = pq.read_table(path / "labels")["label"].to_numpy()
+    assert adjusted_rand_score(truth, labels) > 0.9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ _FIGURES = {
     "ratio_cut": "ratio_cut",
     "steps": "n_steps",
 }
+# rows by which the number of clusters is found
+_COUNTED_ROWS = 20_000
 _FIGURES_OF_LEVELS = {"rows": "n_samples", "n_clusters": "n_clusters", "cut_share": "cut_share"}
 
 
@@ -33,7 +36,7 @@ _FIGURES_OF_LEVELS = {"rows": "n_samples", "n_clusters": "n_clusters", "cut_shar
 def fit(
     ctx: typer.Context,
     data: str,
-    clusters: int | None = None,
+    clusters: str | None = None,
     levels: str | None = None,
     out: str | None = None,
     column: str | None = None,
@@ -56,6 +59,8 @@ def fit(
 
     prcut fit embeddings.npy --clusters 10
 
+    prcut fit embeddings.npy --clusters auto
+
     prcut fit parts/ -k 100 --column embedding --id-column id --out run
 
     prcut fit parts/ -k 100 --column embedding --id-column id --out run --resume
@@ -70,17 +75,16 @@ def fit(
     if (clusters is None) == (levels is None):
         raise InvalidInputError("give either --clusters N or --levels K1,K2.")
     sizes = options.parse_numbers("levels", levels)
+    wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
     again = command_again(ctx, "--resume")
     if is_leader():
         _check_run(path, resume, again)
-    config = FitConfig.of(
-        preset,  # type: ignore[arg-type]  # checked by it
-        sizes[0] if sizes else clusters or 0,
-        **settings,
-    )
-    if not 0 <= top <= (clusters or 0):
-        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={clusters or 0}.")
+    configure: Any = partial(FitConfig.of, preset, **settings)  # type: ignore[arg-type]
+    config = configure(sizes[0] if sizes else wanted if isinstance(wanted, int) else 1)
+    most = wanted if isinstance(wanted, int) else 0 if sizes else top
+    if not 0 <= top <= most:
+        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={most}.")
     limit = None if memory is None else parse_bytes(memory)
     with (
         _removed_if_refused(path),
@@ -89,6 +93,9 @@ def fit(
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
+        if sizes is None and not isinstance(wanted, int):
+            config = configure(_count_clusters(data, path, column, config, wanted))
+            messages.say(f"{config.n_clusters} clusters")
         result = _run(data, path, sizes, config, messages, limit, source)
         if not is_leader():
             return
@@ -98,6 +105,21 @@ def fit(
             _write_labels(result, data, messages, top=top, **source)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: repr(getattr(result, names[name])) for name in names})
+
+
+def _count_clusters(
+    data: str, path: str, column: str | None, config: FitConfig, wanted: Any
+) -> int:
+    """Return the number of clusters of a sample of the rows, or what an earlier call found."""
+    from prcut.pipeline.choose import choose_n_clusters
+    from prcut.pipeline.run_folder import read_plan
+    from prcut.runtime.folder import Folder
+    from prcut.runtime.sources import open_source, sample_rows
+
+    if (folder := Folder(path)).exists("plan.json"):
+        return int(read_plan(folder)["n_clusters"])
+    sample = sample_rows(open_source(data, column=column), _COUNTED_ROWS, [config.seed, 11])
+    return choose_n_clusters(sample, None, config, wanted).n_clusters
 
 
 def _run(

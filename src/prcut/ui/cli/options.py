@@ -54,7 +54,7 @@ _TEXTS = {
         "--quiet,-q": "Show only warnings and errors.",
     },
     "fit": {
-        "--clusters,-k N": "Number of clusters.",
+        "--clusters,-k N": "Number of clusters; auto, or two numbers such as 5,50, finds it.",
         "--levels K1,K2,…": "Hierarchical: K1 clusters, each split into K2, …; for more than about "
         "10,000 in all.",
         "--out,-o RUN": "Run folder. By default the name of DATA + -prcut.",
@@ -206,3 +206,15 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...] | None:
     if not all(number.isdigit() and int(number) for number in numbers):
         raise InvalidInputError(f"{name}={text!r} must be whole numbers >= 1, such as 512,512.")
     return tuple(map(int, numbers))
+
+
+def parse_clusters(text: str | None) -> int | str | tuple[int, ...] | None:
+    """Return a number of clusters, ``"auto"``, or two limits such as ``5,50``."""
+    if text is None or text == "auto":
+        return text
+    numbers = [number.strip() for number in text.split(",")]
+    if len(numbers) > 2 or not all(number.isdigit() for number in numbers):
+        raise InvalidInputError(
+            f"--clusters {text!r} must be a whole number, auto, or two numbers such as 5,50."
+        )
+    return int(numbers[0]) if len(numbers) == 1 else tuple(map(int, numbers))

@@ -1,0 +1,169 @@
+"""How many clusters: the number at which independent searches find the same ones."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.matching import adjusted_rand
+from prcut.runtime.engine import map_threads
+from prcut.search.fragments import CoarseGraph, contract, find_fragments
+from prcut.search.merge import merge
+from prcut.search.moves import improve
+from prcut.search.partition import as_coarse, cluster_cost, weigh_balance
+from prcut.search.refine import refine
+
+# independent searches, and the rows on which they are compared at most
+_N_SEARCHES, _MAX_COMPARED = 5, 20_000
+# clusters that are tried first, before twice as many; fragments of a search for each of them
+_FIRST, _PER_CLUSTER = 50, 8
+# rows of a cluster at least, on average: smaller ones are found again in any cloud
+_ROWS_PER_CLUSTER = 30
+# one number of clusters is so many times the one before; numbers from the end that call for more
+_RATIO, _NEAR_END = 1.15, 3
+# agreement with twice as many clusters over the agreement before, where there may be more
+_RISING = 1.2
+# agreement below which there are no clusters, since clouds in few dimensions come near it by the
+# chance of their rows; and the fraction of the highest that is worth nothing
+_NOTHING, _WORTHLESS = 0.6, 2 / 3
+# balance of the trees
+_TREE_BALANCE = 0.3
+
+
+class ClusterCount(NamedTuple):
+    """A number of clusters, and how it was found.
+
+    Attributes
+    ----------
+    n_clusters : int
+        1 where independent searches find nothing in common.
+    tried : int64 array, shape (n_tried,)
+        Numbers of clusters, ascending.
+    agreement : float64 array, shape (n_tried,)
+        Mean adjusted Rand index of independent searches for as many clusters.
+    entropy : float64 array, shape (n_tried,)
+        Mean entropy of their partitions, in nats.
+    """
+
+    n_clusters: int
+    tried: np.ndarray
+    agreement: np.ndarray
+    entropy: np.ndarray
+
+
+def count_clusters(
+    graph: SimilarityGraph,
+    least: int = 1,
+    most: int | None = None,
+    *,
+    seed: int = 0,
+    n_jobs: int = 1,
+) -> ClusterCount:
+    """Find the number of clusters at which independent searches agree most.
+
+    Each search cuts the graph into fragments of its own, merges them to a tree, and moves fragments
+    and rows between the clusters of every number. With too few clusters there are many ways to join
+    what belongs apart, with too many to divide what belongs together. Two or three large groups are
+    often found again as well: so the entropy of a partition counts, times what its agreement has
+    above two thirds of the highest. Where searches have little in common, there is one cluster.
+
+    Parameters
+    ----------
+    graph : SimilarityGraph
+    least, most : int
+        Numbers to choose from, by default from 1 to a cluster per 30 rows.
+    seed : int
+    n_jobs : int
+        Threads that share the searches; the number does not depend on it.
+
+    Examples
+    --------
+    >>> from prcut.graph.build import build_graph
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.repeat(20 * rng.normal(size=(5, 4)), 60, axis=0) + rng.normal(size=(300, 4))
+    >>> count_clusters(build_graph(rows, 10, max_components=5)).n_clusters
+    5
+    """
+    coarse, rng = as_coarse(graph), np.random.default_rng([seed, 2])
+    most = graph.n_samples // _ROWS_PER_CLUSTER if most is None else most
+    first = max(2, least)
+    most, limit = max(first, most), max(_FIRST, 2 * first)
+    numbers, found = np.empty(0, np.int64), np.empty((2, 0))
+    # more clusters need more fragments and time
+    while len(numbers) == 0 or (numbers[-1] < most and _asks_for_more(numbers, found)):
+        more = _spread(first if len(numbers) == 0 else int(numbers[-1]) + 1, min(limit, most))
+        found = np.hstack([found, _measure(coarse, more, rng, n_jobs)])
+        numbers, limit = np.concatenate([numbers, more]), 2 * limit
+    best = _best(found)
+    ends = numbers[max(0, best - 1) : best + 2]
+    if len(between := np.setdiff1d(np.arange(ends[0], ends[-1]), numbers)):
+        found = np.hstack([found, _measure(coarse, between, rng, n_jobs)])
+        order = np.argsort(numbers := np.concatenate([numbers, between]))
+        numbers, found = numbers[order], found[:, order]
+    best = int(numbers[_best(found)])
+    is_one = least == 1 and found[0].max() < _NOTHING
+    return ClusterCount(1 if is_one else best, numbers, *found)
+
+
+def _spread(least: int, most: int) -> np.ndarray:
+    numbers = [least]
+    while numbers[-1] < most:
+        numbers.append(min(most, max(numbers[-1] + 1, round(_RATIO * numbers[-1]))))
+    return np.array(numbers)
+
+
+def _asks_for_more(numbers: np.ndarray, found: np.ndarray) -> bool:
+    """Return whether the best number is among the last, and agreement still rises there."""
+    half = found[0][numbers <= numbers[-1] / 2]
+    is_rising = len(half) == 0 or found[0][-1] > _RISING * half[-1]
+    return is_rising and _best(found) >= len(numbers) - _NEAR_END
+
+
+def _best(found: np.ndarray) -> int:
+    agreement, entropy = found
+    return int(np.argmax(entropy * (agreement - _WORTHLESS * agreement.max())))
+
+
+def _measure(
+    graph: CoarseGraph, numbers: np.ndarray, rng: np.random.Generator, n_jobs: int
+) -> np.ndarray:
+    """Return agreement and entropy of independent searches for each number of clusters."""
+    n_samples, most = len(graph.sizes), int(numbers[-1])
+    n_fragments = max(most, min(_PER_CLUSTER * max(most, _FIRST), n_samples // 4))
+    compared = np.sort(rng.permutation(n_samples)[:_MAX_COMPARED])
+    search = partial(_search, graph, numbers, n_fragments, compared)
+    searches = zip(*map_threads(search, rng.spawn(_N_SEARCHES), n_jobs), strict=True)
+    return np.transpose([_compare(partitions) for partitions in searches])
+
+
+def _search(
+    graph: CoarseGraph,
+    numbers: np.ndarray,
+    n_fragments: int,
+    compared: np.ndarray,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Return labels of the compared rows, for each number of clusters."""
+    fragments = find_fragments(graph.links, n_fragments, rng)
+    between = contract(graph.links, fragments, sizes=graph.sizes)
+    tree, weight = merge(between, cluster_cost(graph, 2, _TREE_BALANCE)), _TREE_BALANCE
+    found = []
+    for number in np.minimum(numbers, len(between.sizes)).tolist():
+        # the weight that the last number needed: they change slowly
+        cost = cluster_cost(graph, number, weight)
+        labels, _ = improve(between, tree.labels(number), cost)
+        weight = weigh_balance(between, labels, cluster_cost(graph, number, 0.0))
+        found.append(refine(graph.links, labels[fragments], cost)[compared])
+    return found
+
+
+def _compare(partitions: tuple[np.ndarray, ...]) -> tuple[float, float]:
+    """Return the mean adjusted Rand index of all pairs, and the mean entropy."""
+    agreement = [adjusted_rand(*pair) for pair in combinations(partitions, 2)]
+    shares = (np.bincount(labels) / len(labels) for labels in partitions)
+    entropy = [-float(share @ np.log(np.maximum(share, 1e-300))) for share in shares]
+    return float(np.mean(agreement)), float(np.mean(entropy))
