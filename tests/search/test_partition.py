@@ -260,7 +260,8 @@ def test_starts_that_agree_in_nothing_are_combined_quickly(monkeypatch: pytest.M
 
     monkeypatch.setattr("prcut.search.partition.find_optimum", watch)
     find_partition(knn_graph(np.random.default_rng(0).normal(size=(3000, 12))), 12)
-    assert len(sizes) == 4 + 1 + 5  # starts, all of them together, and the best with each
+    # starts, all of them together, the best with each and with both drafts, and what came of that
+    assert len(sizes) == 4 + 1 + 6 + 1
     assert max(sizes) <= choose_n_fragments(3000, 12) + 12
 
 

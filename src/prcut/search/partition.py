@@ -46,6 +46,8 @@ _N_CYCLES, _MAX_GROUPED_ROWS = 2, 2**18
 _MAX_FRAGMENTS = 2**13
 # below this fraction of the objective of random labels there is nothing left to gain
 _NOTHING_LEFT = 1e-4
+# agreement of starts from which clusters of other sizes are not looked for
+_AGREE = 0.95
 # at most what a random cluster costs, and not nothing, where nothing is cut
 _BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
 
@@ -72,10 +74,11 @@ class Partition(NamedTuple):
 
 
 class QuickPartition(NamedTuple):
-    """The result of a quick search, and the fragment of every row, to be searched again."""
+    """The result of a quick search, the fragment of every row, and labels that were set aside."""
 
     partition: Partition
     fragments: np.ndarray
+    others: tuple[np.ndarray, ...] = ()
 
 
 def find_partition(
@@ -141,7 +144,8 @@ def find_partition(
         partition = _refined(coarse, quick.partition.labels, cost)
         log("quick search", partition.objective)
         if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
-            partitions = [partition]
+            partitions = [partition, *(_refined(coarse, labels, cost) for labels in quick.others)]
+            n_given = len(partitions) + len(starts)
             for labels in starts:
                 partitions.append(_refined(coarse, labels, cost))
                 log("given start", partitions[-1].objective)
@@ -149,7 +153,7 @@ def find_partition(
             own_starts = zip([*known, *results], rngs, strict=True)
             for start in map_threads(partial(_start, coarse, cost), own_starts, n_jobs):
                 partitions.append(start)
-                log(f"start {len(partitions) - 1 - len(starts)}/{n_init}", start.objective)
+                log(f"start {len(partitions) - n_given}/{n_init}", start.objective)
             partition = _combined(coarse, partitions, cost, rng, n_jobs)
             log("combined starts", partition.objective)
             find = partial(find_groups, coarse.links, GROUP_SIZE)
@@ -170,20 +174,27 @@ def quick_partition(
     seed: int = 0,
     n_jobs: int = 1,
 ) -> QuickPartition:
-    """Search quickly, and measure whether the graph, not the start, determines the clusters."""
-    coarse = as_coarse(graph)
-    if balance_weight is None:
-        balance_weight = _MAX_BALANCE
-    cost = cluster_cost(coarse, n_clusters, balance_weight)
-    rng = np.random.default_rng(seed)
+    """Search quickly, and measure whether the graph, not the start, determines the clusters.
+
+    Without a weight, clusters of equal sizes are looked for first and, where starts disagree on
+    them, clusters of any size; those that starts agree on more are kept.
+    """
+    coarse, rng = as_coarse(graph), np.random.default_rng(seed)
     fragments = _fragments(coarse, n_clusters, rng)
+    between = _contract(coarse, fragments)
     n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
-    optima = find_optima(_contract(coarse, fragments), cost, rng, n_starts, n_jobs)
-    lowest, *others = (labels[fragments] for labels, _ in optima)
-    agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
-    partition = _refined(coarse, lowest, cost)
-    partition = partition._replace(agreement=agreement, balance_weight=balance_weight)
-    return QuickPartition(partition, fragments)
+    found: list[Partition] = []
+    for weight in (_MAX_BALANCE, _MIN_BALANCE) if balance_weight is None else (balance_weight,):
+        cost = cluster_cost(coarse, n_clusters, weight)
+        optima = find_optima(between, cost, rng, n_starts, n_jobs)
+        lowest, *others = (labels[fragments] for labels, _ in optima)
+        agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
+        partition = _refined(coarse, lowest, cost)
+        found.append(partition._replace(agreement=agreement, balance_weight=weight))
+        if agreement >= _AGREE:
+            break
+    best, *rest = sorted(found, key=attrgetter("agreement"), reverse=True)
+    return QuickPartition(best, fragments, tuple(one.labels for one in rest))
 
 
 def choose_balance(
