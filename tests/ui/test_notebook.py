@@ -59,7 +59,7 @@ def test_history_is_a_dict_that_draws_itself(model: PRCut, tmp_path: Path) -> No
 
 def test_many_clusters_share_bars() -> None:
     many = PRCut(1000)
-    many.labels_ = np.repeat(np.arange(1000), 2)
+    many.labels_, many.n_clusters_ = np.repeat(np.arange(1000), 2), 1000
     assert results_html(many).count("<rect") == 100
 
 
