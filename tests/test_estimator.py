@@ -567,7 +567,7 @@ def test_rows_without_clusters_are_one_cluster() -> None:
     assert not model.predict(rows).any()
 
 
-@pytest.mark.parametrize("wanted", ["many", (2, 3, 4), (0, 5), (2, "x")])
+@pytest.mark.parametrize("wanted", ["many", (2, 3, 4), (0, 5), (2, "x"), (5, 3), (2, 10**6)])
 def test_a_wrong_number_of_clusters_is_refused(wanted: Any) -> None:
     with pytest.raises(InvalidInputError, match="n_clusters"):
         PRCut(wanted).fit(ROWS)

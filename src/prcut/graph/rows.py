@@ -24,8 +24,8 @@ _FEW_COLUMNS, _FEW_OF_ALL = 2, 0.1
 def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
     """Return the deviation of every column where one or two of many hold nearly all the variance.
 
-    Distances would be those of these columns alone, which only have smaller units than the others:
-    dollars beside years. None where columns may be compared as they are, and of sparse rows.
+    Distances would be those of these columns alone, only because their units are smaller: cents
+    beside years. None where columns can be compared as they are, and for sparse rows.
 
     >>> rows = np.random.default_rng(0).normal(size=(100, 12))
     >>> column_scales(rows) is None, column_scales(rows * [1000, *[1] * 11]).round().astype(int)

@@ -59,6 +59,10 @@ def choose_n_clusters(
             f"n_clusters={wanted!r} must be a whole number, 'auto', or two numbers to look between."
         )
     least, most = map(partial(check_positive_int, "n_clusters"), limits) if limits else (1, None)
+    if most is not None and not least <= most <= rows.shape[0]:
+        raise InvalidInputError(
+            f"n_clusters={wanted!r} must rise, to n_samples={rows.shape[0]} at most."
+        )
     if graph is None:
         rows = as_rows(divide_columns(rows, _scales(rows, config)))
         most_neighbors = rows.shape[0] - 1

@@ -277,17 +277,18 @@ def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float])
 def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:
     """Return the graph, mapped from the folder, where the first process has saved it."""
     folder = plan.folder / "graph"
-    quick = scales = None
+    chosen = None
     if _is_leader() and not folder.is_sealed(GRAPH_RECORD, plan.key):
-        graph, n_neighbors, quick, scales = choose_graph(rows, plan.config)
-        made = plan.graph._replace(n_neighbors=n_neighbors or plan.graph.n_neighbors)
-        save_graph(folder, graph, {"key": plan.key, **made._asdict()})
+        chosen = choose_graph(rows, plan.config)
+        made = plan.graph._replace(n_neighbors=chosen.n_neighbors or plan.graph.n_neighbors)
+        save_graph(folder, chosen.graph, {"key": plan.key, **made._asdict()})
     _wait()
     record = folder.read_record(GRAPH_RECORD) or {}
     graph = load_graph(folder, verify=False)
-    if quick is None:  # another process built it, or an earlier call
+    if chosen is None:  # another process built it, or an earlier call
         scales = choose_scales(rows, plan.config)
-    return ChosenGraph(graph, record.get("n_neighbors"), quick, scales)
+        return ChosenGraph(graph, record.get("n_neighbors"), scales=scales)
+    return chosen._replace(graph=graph)
 
 
 def _result(plan: RunPlan, fit: Fit, seconds: dict[str, float]) -> RunResult:

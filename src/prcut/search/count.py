@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import entr
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.matching import adjusted_rand
@@ -92,21 +93,22 @@ def count_clusters(
     most = graph.n_samples // _ROWS_PER_CLUSTER if most is None else most
     first = max(2, least)
     most, limit = max(first, most), max(_FIRST, 2 * first)
-    numbers, found = np.empty(0, np.int64), np.empty((2, 0))
+    found = _measure(coarse, _spread(first, min(limit, most)), rng, n_jobs)
     # more clusters need more fragments and time
-    while len(numbers) == 0 or (numbers[-1] < most and _asks_for_more(numbers, found)):
-        more = _spread(first if len(numbers) == 0 else int(numbers[-1]) + 1, min(limit, most))
-        found = np.hstack([found, _measure(coarse, more, rng, n_jobs)])
-        numbers, limit = np.concatenate([numbers, more]), 2 * limit
+    while found[-1, 0] < most and _asks_for_more(found):
+        limit *= 2
+        more = _spread(int(found[-1, 0]) + 1, min(limit, most))
+        found = np.vstack([found, _measure(coarse, more, rng, n_jobs)])
     best = _best(found)
-    ends = numbers[max(0, best - 1) : best + 2]
-    if len(between := np.setdiff1d(np.arange(ends[0], ends[-1]), numbers)):
-        found = np.hstack([found, _measure(coarse, between, rng, n_jobs)])
-        order = np.argsort(numbers := np.concatenate([numbers, between]))
-        numbers, found = numbers[order], found[:, order]
-    best = int(numbers[_best(found)])
-    is_one = least == 1 and found[0].max() < _NOTHING
-    return ClusterCount(1 if is_one else best, numbers, *found)
+    ends = found[max(0, best - 1) : best + 2, 0]
+    between = np.setdiff1d(np.arange(ends[0], ends[-1], dtype=np.int64), found[:, 0])
+    if len(between):
+        found = np.vstack([found, _measure(coarse, between, rng, n_jobs)])
+        found = found[found[:, 0].argsort()]
+    numbers, agreement, entropy = found.T
+    is_one = least == 1 and agreement.max() < _NOTHING
+    chosen = 1 if is_one else int(numbers[_best(found)])
+    return ClusterCount(chosen, numbers.astype(np.int64), agreement, entropy)
 
 
 def _spread(least: int, most: int) -> np.ndarray:
@@ -116,28 +118,30 @@ def _spread(least: int, most: int) -> np.ndarray:
     return np.array(numbers)
 
 
-def _asks_for_more(numbers: np.ndarray, found: np.ndarray) -> bool:
+def _asks_for_more(found: np.ndarray) -> bool:
     """Return whether the best number is among the last, and agreement still rises there."""
-    half = found[0][numbers <= numbers[-1] / 2]
-    is_rising = len(half) == 0 or found[0][-1] > _RISING * half[-1]
-    return is_rising and _best(found) >= len(numbers) - _NEAR_END
+    numbers, agreement, _ = found.T
+    half = agreement[numbers <= numbers[-1] / 2]
+    is_rising = len(half) == 0 or agreement[-1] > _RISING * half[-1]
+    return bool(is_rising) and _best(found) >= len(found) - _NEAR_END
 
 
 def _best(found: np.ndarray) -> int:
-    agreement, entropy = found
+    """Return the position of the best number."""
+    _, agreement, entropy = found.T
     return int(np.argmax(entropy * (agreement - _WORTHLESS * agreement.max())))
 
 
 def _measure(
     graph: CoarseGraph, numbers: np.ndarray, rng: np.random.Generator, n_jobs: int
 ) -> np.ndarray:
-    """Return agreement and entropy of independent searches for each number of clusters."""
+    """Return each number of clusters with agreement and entropy of independent searches for it."""
     n_samples, most = len(graph.sizes), int(numbers[-1])
     n_fragments = max(most, min(_PER_CLUSTER * max(most, _FIRST), n_samples // 4))
     compared = np.sort(rng.permutation(n_samples)[:_MAX_COMPARED])
     search = partial(_search, graph, numbers, n_fragments, compared)
     searches = zip(*map_threads(search, rng.spawn(_N_SEARCHES), n_jobs), strict=True)
-    return np.transpose([_compare(partitions) for partitions in searches])
+    return np.column_stack([numbers, [_compare(partitions) for partitions in searches]])
 
 
 def _search(
@@ -164,6 +168,5 @@ def _search(
 def _compare(partitions: tuple[np.ndarray, ...]) -> tuple[float, float]:
     """Return the mean adjusted Rand index of all pairs, and the mean entropy."""
     agreement = [adjusted_rand(*pair) for pair in combinations(partitions, 2)]
-    shares = (np.bincount(labels) / len(labels) for labels in partitions)
-    entropy = [-float(share @ np.log(np.maximum(share, 1e-300))) for share in shares]
+    entropy = [entr(np.bincount(labels) / len(labels)).sum() for labels in partitions]
     return float(np.mean(agreement)), float(np.mean(entropy))

@@ -47,7 +47,7 @@ _MAX_FRAGMENTS = 2**13
 # below this fraction of the objective of random labels there is nothing left to gain
 _NOTHING_LEFT = 1e-4
 # agreement of starts from which clusters of other sizes are not looked for
-_AGREE = 0.95
+_UNDISPUTED = 0.95
 # at most what a random cluster costs, and not nothing, where nothing is cut
 _BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
 
@@ -191,7 +191,7 @@ def quick_partition(
         agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
         partition = _refined(coarse, lowest, cost)
         found.append(partition._replace(agreement=agreement, balance_weight=weight))
-        if agreement >= _AGREE:
+        if agreement >= _UNDISPUTED:
             break
     best, *rest = sorted(found, key=attrgetter("agreement"), reverse=True)
     return QuickPartition(best, fragments, tuple(one.labels for one in rest))

@@ -168,6 +168,9 @@ def test_the_number_of_clusters_is_found_and_kept(
 ) -> None:
     path = tmp_path / "run"
     command = ["fit", f"{data}/rows.npy", "-k", wanted, "-o", str(path), "--device", "cpu"]
+    assert main([*command, "--top", "5"]) == 2
+    assert "top=5 must be from 0 to n_clusters=4." in capsys.readouterr().err
+    assert not path.exists()
     assert main([*command, "--no-assign"]) == 0
     assert "4 clusters" in capsys.readouterr().err
     assert json.loads((path / "plan.json").read_text())["n_clusters"] == 4

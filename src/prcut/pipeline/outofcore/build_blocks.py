@@ -156,13 +156,9 @@ class _Plan(NamedTuple):
         return len(self.cuts) - 1
 
     def to_json(self) -> dict[str, Any]:
-        config = asdict(self.config)
-        # written as before where there are none: earlier blocks stay valid
-        scales = config.pop("scales")
-        config |= {} if scales is None else {"scales": list(scales)}
         return {
             "format": BLOCKS_FORMAT,
-            "config": config,
+            "config": asdict(self.config),
             "n_samples": self.source.n_samples,
             "n_features": self.source.n_features,
             "dtype": self.source.dtype.name,

@@ -82,9 +82,9 @@ def fit(
         _check_run(path, resume, again)
     configure: Any = partial(FitConfig.of, preset, **settings)  # type: ignore[arg-type]
     config = configure(sizes[0] if sizes else wanted if isinstance(wanted, int) else 1)
-    most = wanted if isinstance(wanted, int) else 0 if sizes else top
-    if not 0 <= top <= most:
-        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={most}.")
+    is_counted = sizes is None and not isinstance(wanted, int)
+    if not is_counted:
+        _check_top(top, wanted if isinstance(wanted, int) else 0)
     limit = None if memory is None else parse_bytes(memory)
     with (
         _removed_if_refused(path),
@@ -93,9 +93,10 @@ def fit(
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
-        if sizes is None and not isinstance(wanted, int):
+        if is_counted:
             config = configure(_count_clusters(data, path, column, config, wanted))
             messages.say(f"{config.n_clusters} clusters")
+            _check_top(top, config.n_clusters)
         result = _run(data, path, sizes, config, messages, limit, source)
         if not is_leader():
             return
@@ -105,6 +106,11 @@ def fit(
             _write_labels(result, data, messages, top=top, **source)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: repr(getattr(result, names[name])) for name in names})
+
+
+def _check_top(top: int, n_clusters: int) -> None:
+    if not 0 <= top <= n_clusters:
+        raise InvalidInputError(f"{top=} must be from 0 to {n_clusters=}.")
 
 
 def _count_clusters(
