@@ -24,6 +24,8 @@ from prcut.graph.smoothing import graph_features
 from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
 from prcut.pipeline.estimator_input import InputMixin
 from prcut.pipeline.fit import fit_rows
+from prcut.pipeline.layers import LayerMixin, rename
+from prcut.pipeline.outliers import ExemplarMixin
 from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.score import score_labels
 from prcut.pipeline.settings import Effort, Preset, Solver
@@ -31,7 +33,12 @@ from prcut.pipeline.starts import LazyStart
 from prcut.pipeline.stream import train_further
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.memory import release_memory
-from prcut.training.assigner.predict import assign_labels, assign_probs, represent_rows
+from prcut.training.assigner.predict import (
+    assign_labels,
+    assign_probs,
+    rank_clusters,
+    represent_rows,
+)
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
 from prcut.ui.report.inspection import Inspection
@@ -39,6 +46,8 @@ from prcut.ui.report.inspection import Inspection
 
 class PRCut(
     InputMixin,
+    ExemplarMixin,
+    LayerMixin,
     SaveMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -80,19 +89,25 @@ class PRCut(
         trains one more of 20,000 rows or more.
     n_init : int, optional
         Starts, by default 4, or 1 of training's 16 heads; the lowest ``objective_`` is kept.
+    outliers : float, optional
+        Label rows that belong nowhere −1, at most this fraction of rows like those of ``fit``.
+        10,000 of these are kept to compare with. 0 only scores: :meth:`score_outliers`.
     n_jobs : int, optional; threads of the search, by default torch's; labels stay the same
     refine : bool, optional; move single rows of a trained partition while ``objective_`` falls
     store_probs : bool; keep ``probs_`` of the training rows: ``fit`` distils
     random_state : int, RandomState or None
     device : str, such as ``"cpu"``; ``"auto"`` is CUDA or MPS where there is one
     precision : {"float32", "bfloat16"}; of the assigner's products in training
-    verbose : bool
-        Show the steps of the search, then a bar of training; ``fit`` distils.
+    verbose : bool; show the steps of the search, then a bar of training: ``fit`` distils
 
     Attributes
     ----------
     labels_ : int64 array, shape (n_samples,)
-        The partition. :meth:`predict` gives what the assigner learned of it, nearly the same.
+        The partition, with −1 for ``outliers``; ``clusters_`` has their clusters. :meth:`predict`
+        gives what the assigner learned of it, the same for 99 rows of 100.
+    probabilities_ : float32 array, shape (n_samples,)
+        How sure a row's cluster is: .6, and .4 times the share of independent starts that put it,
+        and its neighbours, there. 0 for outliers.
     objective_, ratio_cut_ : float
         Of ``labels_`` on the graph: :func:`prcut.numerics.hard_objective`, :func:`prcut.ratio_cut`.
     merge_tree_ : MergeTree
@@ -104,6 +119,9 @@ class PRCut(
     n_clusters_, balance_weight_, n_neighbors_ : int, float, int; what was given or chosen
     cluster_count_ : ClusterCount, where the number was not given
         The numbers that were tried, and how well searches agreed on each.
+    layer_sizes_, cluster_layers_, cluster_tree_ : list of int, list of int64 arrays, dict
+        Numbers of clusters of the layers, the finest first (one where the number was given), labels
+        in every layer, and which clusters are in which.
     assigner_, n_steps_ : Assigner, int
         What was distilled or trained, and in how many steps.
 
@@ -137,6 +155,7 @@ class PRCut(
         learning_rate: float | None = None,
         effort: Effort = "default",
         n_init: int | None = None,
+        outliers: float | None = None,
         n_jobs: int | None = None,
         refine: bool | None = None,
         store_probs: bool = False,
@@ -161,6 +180,7 @@ class PRCut(
         self.learning_rate = learning_rate
         self.effort = effort
         self.n_init = n_init
+        self.outliers = outliers
         self.n_jobs = n_jobs
         self.refine = refine
         self.store_probs = store_probs
@@ -183,7 +203,7 @@ class PRCut(
         """
         is_counted = isinstance(self.n_clusters, str | tuple | list)
         config = self._config(1 if is_counted else self.n_clusters)
-        device = choose_device(self.device)
+        device, found = choose_device(self.device), None
         rows = self._check(X, reset=True)
         graph = None if graph is None else as_graph(graph, rows.shape[0])
         if self._is_precomputed:
@@ -194,17 +214,23 @@ class PRCut(
         for name in ("n_neighbors_", "cluster_count_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if is_counted:
-            self.cluster_count_ = choose_n_clusters(rows, graph, config, self.n_clusters)
+            self.cluster_count_, found = choose_n_clusters(rows, graph, config, self.n_clusters)
             config = self._config(self.cluster_count_.n_clusters)
         self.n_clusters_ = config.n_clusters
         with FitDisplay(config, enabled=bool(self.verbose)) as display:
-            lazy = not (self.store_probs or self.verbose)
-            watch: dict[str, Any] = {"on_record": display.on_record, "on_step": display.on_step}
-            fit = fit_rows(rows, config, graph, lazy=lazy, device=device, **watch)
-        assert fit.labels is not None  # noqa: S101  # they are, of rows in memory
-        self.labels_, self.objective_, self.ratio_cut_ = fit.labels, fit.objective, fit.ratio_cut
+            options: dict[str, Any] = {"on_record": display.on_record, "on_step": display.on_step}
+            options["lazy"] = not (self.store_probs or self.verbose)
+            fit = fit_rows(rows, config, graph, device=device, neighbors=found, **options)
+        # they are, of rows in memory
+        assert fit.labels is not None and fit.probabilities is not None  # noqa: S101, PT018
+        self.clusters_ = fit.labels.copy()
+        self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
+        self._draw_exemplars(rows, fit, config.seed)
+        self.labels_ = self._refuse_outliers(rows, fit.labels, fit.scales)
+        self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
+        self._set_layers(getattr(self, "cluster_count_", None))
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
@@ -215,12 +241,15 @@ class PRCut(
     def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803
         """Train further with the rows of X, one part of a stream.
 
-        Neighbours are looked for among the rows of the call, so they should be a fair sample, a
-        few hundred at least. Clusters keep their numbers from call to call; ``labels_`` are those
-        of the last. Training continues where :meth:`fit`, :meth:`load` or the last call stopped.
+        Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
+        keep their numbers from call to call; ``labels_`` are those of the last. Training
+        continues where :meth:`fit`, :meth:`load` or the last call stopped.
         """
-        if self._is_precomputed:
-            raise InvalidInputError("partial_fit needs features, not affinity='precomputed'.")
+        if self._is_precomputed or self.outliers is not None:
+            raise InvalidInputError(
+                "partial_fit needs features, not affinity='precomputed', and keeps no rows to "
+                "compare outliers with."
+            )
         config = replace(self._config(), solver="train")
         before = self._start() if hasattr(self, "_start") else None
         rows = self._check(X, reset=before is None)
@@ -228,7 +257,10 @@ class PRCut(
         graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
         start = train_further(rows, graph, config, before, device, scales)
         self._start = LazyStart.of(start)
-        self.labels_, self.n_clusters_ = assign_labels(start.assigner, rows), config.n_clusters
+        ranked = rank_clusters(start.assigner, rows)
+        self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
+        self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
+        self.layer_sizes_ = [config.n_clusters]
         return self
 
     @property
@@ -237,17 +269,22 @@ class PRCut(
         records = self._start().state.history if self._start.is_made else {}
         return History(records, steps=getattr(self, "_steps", ()))
 
-    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Return the cluster of every row of X, int64, shape (n_samples,).
+    def predict(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
+        """Return the cluster of every row of X, int64, shape (n_samples,), in one of the layers.
 
         With ``affinity="precomputed"``, X are the similarities of new rows to those of ``fit``,
         shape (n_samples, n_samples_of_fit).
         """
-        return assign_labels(*self._ready(X))
+        assigner, rows = self._ready(X)
+        clusters = rename(assign_labels(assigner, rows), self._merged(level))
+        return self._refuse_outliers(rows, clusters, assigner.column_scales)
 
-    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Return the cluster probabilities, float32, shape (n_samples, n_clusters)."""
-        return assign_probs(*self._ready(X))
+    def predict_proba(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
+        """Return the cluster probabilities, float32, shape (n_samples, n_clusters), in a layer.
+
+        What independent starts and neighbours said of rows like these, as in ``probabilities_``.
+        """
+        return self._sum_probs(assign_probs(*self._ready(X)), level)
 
     def transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Return the bottleneck's activations, or the logits of the clusters without one."""

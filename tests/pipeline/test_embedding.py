@@ -133,6 +133,18 @@ def test_interrupted_run_is_resumed(tmp_path: Path, counting: Counting) -> None:
     assert {(p.stage, p.total) for p in seen} == {("embed", 11)}
 
 
+@pytest.mark.usefixtures("counting")
+def test_a_process_that_is_overtaken_finds_the_whole_result(tmp_path: Path) -> None:
+    given = images(11)
+
+    def overtake(progress: Progress) -> None:
+        if progress.done == 6:  # the first chunk is sealed, and now gone
+            embed(given, "counting:x", batch_size=2, cache=tmp_path)
+
+    rows = embed(given, "counting:x", batch_size=2, cache=tmp_path, on_progress=overtake)
+    np.testing.assert_allclose(rows, given.mean((1, 2)) * [1, 2, 3], rtol=1e-3)
+
+
 @pytest.mark.parametrize("file", ["embeddings.npy", "manifest.json"])
 def test_damaged_result_is_made_anew(tmp_path: Path, counting: Counting, file: str) -> None:
     rows = np.array(embed(images(), "counting:x", cache=tmp_path))

@@ -48,10 +48,11 @@ class ChosenGraph(NamedTuple):
 
 def choose_n_clusters(
     rows: Any, graph: SimilarityGraph | None, config: FitConfig, wanted: Any
-) -> ClusterCount:
+) -> tuple[ClusterCount, Neighbors | None]:
     """Find the number of clusters, ``"auto"`` or within two limits, by the agreement of searches.
 
-    Neighbours are 10 where degrees are even and 30 elsewhere, whatever the number turns out to be.
+    Neighbours are 10 where degrees are even and 30 elsewhere, whatever the number turns out to be;
+    those that were found are returned, for the fit.
     """
     limits = [] if wanted == "auto" else wanted
     if isinstance(limits, str) or len(limits) not in (0, 2):
@@ -63,6 +64,7 @@ def choose_n_clusters(
         raise InvalidInputError(
             f"n_clusters={wanted!r} must rise, to n_samples={rows.shape[0]} at most."
         )
+    found = None
     if graph is None:
         rows = as_rows(divide_columns(rows, _scales(rows, config)))
         most_neighbors = rows.shape[0] - 1
@@ -82,7 +84,7 @@ def choose_n_clusters(
             "n_clusters as a number to divide them nevertheless."
         )
         warnings.warn(text, DataWarning, stacklevel=3)
-    return count
+    return count, found
 
 
 def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
@@ -106,7 +108,9 @@ def _scales(rows: Any, config: FitConfig) -> np.ndarray | None:
     return column_scales(rows, config.seed) if config.standardize and is_plain else None
 
 
-def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> ChosenGraph:
+def choose_graph(
+    rows: Any, config: FitConfig, log: StepLog | None = None, found: Neighbors | None = None
+) -> ChosenGraph:
     """Return the sparsest graph on which independent starts agree, with its quick partition.
 
     Few neighbours follow the shape of clusters closely, and suffice where degrees are even: the
@@ -114,7 +118,8 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
     neighbours lead to these hubs, and suffice only if different starts find the same clusters;
     otherwise more are tried. Where no number decides, the largest is taken, since it averages most.
     A solver that trains has no starts to compare: see :func:`choose_n_neighbors`.
-    ``config.n_neighbors``, where it is given, is the only number that is tried.
+    ``config.n_neighbors``, where it is given, is the only number that is tried. Neighbours that
+    were ``found`` already are not looked for again.
     """
     log = StepLog() if log is None else log
     n_samples, scales = rows.shape[0], choose_scales(rows, config)
@@ -128,10 +133,9 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
     # the fewest are the nearest of the next number, which is often needed as well, and so are those
     # of a last number that is hardly larger
     at_once = max(number for number in to_try if number <= 2 * to_try[:2][-1])
-    found = _find_neighbors(rows, at_once, config)
     for n_neighbors in to_try:
-        if n_neighbors > found.indices.shape[1]:
-            found = _find_neighbors(rows, n_neighbors, config)
+        if found is None or n_neighbors > found.indices.shape[1]:
+            found = _find_neighbors(rows, max(n_neighbors, at_once), config)
         graph = link_neighbors(found.nearest(n_neighbors), rows, config.similarity)
         log(f"{n_neighbors} neighbours")
         quick = quick_partition(
@@ -145,6 +149,7 @@ def choose_graph(rows: Any, config: FitConfig, log: StepLog | None = None) -> Ch
         log(f"{n_neighbors} neighbours: starts agree to {agreement:.2f}")
         if agreement >= _AGREE or (n_neighbors == fewest and _spread_of_degrees(graph) <= _EVEN):
             break
+    assert found is not None  # noqa: S101
     warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
     return ChosenGraph(graph, n_neighbors, quick, scales)
 

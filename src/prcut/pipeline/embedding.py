@@ -94,7 +94,8 @@ def embed(
     if not _is_finished(folder, len(items)):
         folder.start(plan)
         _encode_chunks(folder, items, loaded, batch_size, on_progress)
-        _join_chunks(folder, plan)
+        if not _is_finished(folder, len(items)):  # nor has another process made them meanwhile
+            _join_chunks(folder, plan)
     return folder.map_array(_RESULT)
 
 
@@ -221,7 +222,8 @@ def _encode_chunk(
 
 def _join_chunks(folder: Folder, plan: dict[str, Any]) -> None:
     """Write one file of all chunks, then the manifest that makes it valid; remove the chunks."""
-    names = [name for name in folder.names() if re.fullmatch(r"piece-\d{6}\.npy", name)]
+    n_chunks = -(-plan["n_samples"] // _CHUNK_ROWS)
+    names = [f"piece-{number:06d}.npy" for number in range(n_chunks)]
     n_features = folder.read_array(names[0], 0, 1).shape[1]
     shape = plan["n_samples"], n_features
     described = {"descr": "<f2", "fortran_order": False, "shape": shape}

@@ -5,7 +5,7 @@ No label takes part: of all partitions and starts, the one with the lowest objec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import torch
 from torch import distributed
 
 from prcut.errors import InvalidInputError
+from prcut.graph.neighbors import Neighbors
 from prcut.graph.rows import as_features, divide_columns, gather_rows
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
@@ -27,8 +28,9 @@ from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Step, StepLog
 from prcut.search.merge import MergeTree
 from prcut.search.partition import Partition, find_partition, refine_labels
+from prcut.search.votes import Votes
 from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.predict import assign_labels
+from prcut.training.assigner.predict import assign_labels, rank_clusters
 from prcut.training.batches import GatheredPairs, LabelledRows
 from prcut.training.pairs import PairSampler, UniformPairs, WalkPairs
 from prcut.training.schedules import halve_walk
@@ -62,6 +64,10 @@ class Fit(NamedTuple):
         None where the graph was given, or is on disk.
     steps : tuple of Step
         What the search did, with the seconds and the objective of each step.
+    probabilities : float32 array, shape (n_samples,), or None
+        How sure the cluster of every row is; None where the rows are on disk.
+    scales : array, shape (n_features,), or None
+        What columns were divided by.
     """
 
     start: LazyStart
@@ -74,6 +80,8 @@ class Fit(NamedTuple):
     solver: Solver
     n_neighbors: int | None = None
     steps: tuple[Step, ...] = ()
+    probabilities: np.ndarray | None = None
+    scales: np.ndarray | None = None
 
     @property
     def assigner(self) -> Assigner:
@@ -96,6 +104,7 @@ def fit_rows(
     on_record: OnRecord | None = None,
     on_step: Callable[[Step], None] | None = None,
     lazy: bool = False,
+    neighbors: Neighbors | None = None,
 ) -> Fit:
     """Cluster rows that fit in memory.
 
@@ -116,22 +125,21 @@ def fit_rows(
     lazy : bool
         Distil a searched partition only when the assigner is asked for, from a copy of the rows;
         the assigner is the same to the last bit.
+    neighbors : Neighbors, optional
+        Of the rows, where they were found already.
     """
     check_n_samples(rows.shape[0], config)
     log = StepLog(on_step)
-    chosen = choose_graph(rows, config, log) if graph is None else ChosenGraph.of(graph)
+    chosen = ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors))
     _check_edges(chosen.graph, config)
     features = as_features(divide_columns(rows, chosen.scales))
     options = config, device, checkpoint, on_record
     if config.solver == "search":
-        trained = []
-        if config.effort == "best" and features.shape[0] >= _MIN_TRAINED_ROWS:
-            chosen, config = examine(chosen, config)
-            trained.append(_train_start(chosen.graph, features, config, device))
-            log("trained start")
-        partition = _search(chosen, config, device, log, trained)
+        partition = _search(chosen, features, config, device, log)
         labels, balance_weight = partition.labels, partition.balance_weight
-        lesson = _draw_lesson(features, labels, config, copy=lazy)
+        votes = Votes.of(chosen.graph, labels, partition.starts, config.n_clusters)
+        probabilities = votes.shares()
+        lesson = _draw_lesson(features, votes, config, copy=lazy)
         start = LazyStart(partial(distil, lesson, balance_weight, options, chosen.scales))
         if not lazy:
             start()
@@ -140,10 +148,11 @@ def fit_rows(
         trainer = Trainer.of(features, *options)
         start = LazyStart.of(_descend(chosen.graph, features, balance_weight, trainer))
         labels = _label(start().assigner, features, chosen.graph, config)
+        probabilities = rank_clusters(start().assigner, features).confidence
         start().assigner.divide_columns(chosen.scales)
     score = score_labels(chosen.graph, labels, config.n_clusters, balance_weight)
     kept = balance_weight, config.solver, chosen.n_neighbors
-    return Fit(start, labels, *score, *kept, tuple(log))
+    return Fit(start, labels, *score, *kept, tuple(log), probabilities, chosen.scales)
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:
@@ -165,13 +174,14 @@ def _train_start(
 
 
 def _search(
-    chosen: ChosenGraph,
-    config: FitConfig,
-    device: torch.device | str,
-    log: StepLog,
-    trained: Sequence[np.ndarray],
+    chosen: ChosenGraph, features: Any, config: FitConfig, device: torch.device | str, log: StepLog
 ) -> Partition:
     """Search the partition in the first process, and give it to all others."""
+    trained = []
+    if config.effort == "best" and features.shape[0] >= _MIN_TRAINED_ROWS:
+        chosen, config = examine(chosen, config)
+        trained.append(_train_start(chosen.graph, features, config, device))
+        log("trained start")
     n_samples = chosen.graph.n_samples
     rank, world_size = this_process()
     if rank == 0:
@@ -190,22 +200,21 @@ def _search(
         partition = Partition(np.zeros(n_samples, np.int64), 0.0)
     if world_size == 1:
         return partition
-    labels = torch.from_numpy(partition.labels).to(device)
-    balance_weight = torch.tensor([partition.balance_weight], dtype=torch.float64).to(device)
-    for values in (labels, balance_weight):
-        distributed.broadcast(values, src=0)
-    return partition._replace(labels=labels.cpu().numpy(), balance_weight=balance_weight.item())
+    shared = [partition]
+    distributed.broadcast_object_list(shared, src=0, device=torch.device(device))
+    return shared[0]
 
 
-def _draw_lesson(features: Any, labels: np.ndarray, config: FitConfig, copy: bool) -> LabelledRows:
+def _draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
     """Return what is distilled: all rows, or at random as many as distillation looks at."""
-    n_samples, n_seen = len(labels), config.distil.max_steps * config.distil.batch_size
+    n_samples, n_seen = len(votes.labels), config.distil.max_steps * config.distil.batch_size
+    rng, rows = np.random.default_rng(config.seed), np.arange(n_samples)
     if n_samples > n_seen:
-        rows = np.sort(np.random.default_rng(config.seed).choice(n_samples, n_seen, replace=False))
-        features, labels = gather_rows(features, torch.from_numpy(rows)), labels[rows]
+        rows = np.sort(rng.choice(n_samples, n_seen, replace=False))
+        features = gather_rows(features, torch.from_numpy(rows))
     elif copy:  # the caller may change the rows before they are distilled
         features = features.clone() if isinstance(features, torch.Tensor) else features.copy()
-    return LabelledRows(features, torch.tensor(labels))
+    return LabelledRows(features, torch.from_numpy(votes.draw(rows, rng)))
 
 
 def distil(
@@ -214,7 +223,7 @@ def distil(
     options: tuple[Any, ...],
     scales: np.ndarray | None,
 ) -> Start:
-    """Train an assigner to give every row its cluster, by cross-entropy.
+    """Train an assigner to give every row the clusters that it has votes for, by cross-entropy.
 
     The columns of the lesson were divided by ``scales``, if any; those of later rows are not.
     """

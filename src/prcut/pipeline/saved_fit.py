@@ -16,6 +16,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.layers import parse_layers
+from prcut.pipeline.outliers import Exemplars
 from prcut.pipeline.starts import LazyStart, Start
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
@@ -55,7 +57,7 @@ def save_fit(
     """Save an assigner with what describes its fit."""
     from safetensors.torch import save
 
-    content = save({name: torch.as_tensor(value) for name, value in arrays.items()})
+    content = save({name: torch.tensor(value) for name, value in arrays.items()})
     files = {_FIT_FILE: Folder(path).write_bytes(_FIT_FILE, iter([content]))}
     save_model(path, assigner, {**description, "files": files})
 
@@ -86,6 +88,8 @@ def parse_fit(loaded: LoadedModel) -> SavedFit:
         }
         if "merge_tree" in description:
             fitted["merge_tree_"] = _parse_tree(description["merge_tree"], assigner.n_clusters)
+            layers = description.get("layers", [assigner.n_clusters])
+            fitted["layer_sizes_"] = parse_layers(layers, assigner.n_clusters)
     return SavedFit(assigner.float(), parameters, fitted, {})
 
 
@@ -139,6 +143,11 @@ def _read_arrays(folder: Folder) -> dict[str, np.ndarray]:
     return arrays
 
 
+def _under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays whose names begin so, without that."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
 def describe_fit(model: Any) -> dict[str, Any]:
     """Describe a fitted estimator in JSON's types: its parameters and its figures."""
     parameters = model.get_params(deep=False)
@@ -150,6 +159,7 @@ def describe_fit(model: Any) -> dict[str, Any]:
     names = getattr(model, "feature_names_in_", None)
     figures["feature_names_in_"] = None if names is None else list(map(str, names))
     return {
+        "layers": list(getattr(model, "layer_sizes_", ())),
         "parameters": {name: _plain(value) for name, value in parameters.items()},
         "fitted": figures,
         **describe_tree(getattr(model, "merge_tree_", None)),
@@ -171,6 +181,7 @@ class SaveMixin:
     """
 
     _start: LazyStart
+    _exemplars: Exemplars | None
 
     @property
     def assigner_(self) -> Assigner:
@@ -195,7 +206,11 @@ class SaveMixin:
         not saved.
         """
         check_is_fitted(self)
-        arrays: dict[str, np.ndarray] = {"labels": self.labels_}
+        arrays = {"labels": self.labels_, "probabilities": self.probabilities_}
+        if self._exemplars is not None:
+            arrays["clusters"] = self.clusters_
+            exemplars = self._exemplars.to_arrays().items()
+            arrays |= {f"exemplars.{name}": values for name, values in exemplars}
         arrays |= {
             f"history.{name}": values for name, values in self._start().state.history.items()
         }
@@ -217,11 +232,20 @@ class SaveMixin:
             if rows.shape != expected or not np.isfinite(rows).all():
                 raise CorruptFileError(f"{path} has graph_features of shape {rows.shape}.")
         if arrays:
-            model.labels_ = arrays.pop("labels")
-            history = {k.removeprefix("history."): torch.from_numpy(v) for k, v in arrays.items()}
             with parsing(f"{path}/{_FIT_FILE}"):
-                model._start().state.records = parse_records(history, model.n_clusters_)
+                model._take_arrays(arrays)
         return model  # type: ignore[no-any-return]
+
+    def _take_arrays(self: Any, arrays: dict[str, np.ndarray]) -> None:
+        """Take over what a fit has said of its own rows."""
+        self.labels_ = arrays["labels"]
+        self.clusters_ = arrays.get("clusters", self.labels_.copy())
+        if "probabilities" in arrays:  # written since 0.2
+            self.probabilities_ = arrays["probabilities"]
+        if exemplars := _under("exemplars.", arrays):
+            self._exemplars = Exemplars.of_arrays(exemplars, self.assigner_.n_features)
+        history = {k: torch.from_numpy(v) for k, v in _under("history.", arrays).items()}
+        self._start().state.records = parse_records(history, self.n_clusters_)
 
     def push_to_hub(self: Any, repo_id: str, **options: Any) -> str:
         """Upload what prediction needs to the Hugging Face Hub; return the commit's URL.
@@ -264,7 +288,8 @@ class SaveMixin:
             if model._config().layers != fit.assigner.hidden:
                 model.set_params(hidden=fit.assigner.hidden)
             assigner = fit.assigner.to(choose_device(model.device))
-        fitted = {"n_features_in_": fit.assigner.n_features, **fit.fitted}
+        n_clusters, n_features = fit.assigner.n_clusters, fit.assigner.n_features
+        fitted = {"n_features_in_": n_features, "layer_sizes_": [n_clusters], **fit.fitted}
         state = TrainState.start(assigner, model._config().train, fitted.pop("n_steps_", 0))
         model._start = LazyStart.of(Start(assigner, state))
         for name, value in fitted.items():

@@ -15,7 +15,7 @@ from prcut.numerics.cuts import cluster_cuts, cluster_links
 from prcut.numerics.objective import ClusterCost
 from prcut.runtime.distributed import choose_device, this_process
 from prcut.search.fragments import CoarseGraph
-from prcut.search.merge import MergeTree, merge
+from prcut.search.merge import MergeTree, merge_by_cut
 
 MOST_LINKED = 4096
 """Clusters between which links are added up: 134 MB of them."""
@@ -85,7 +85,7 @@ def score_sums(
 ) -> Score:
     """Score a partition by the sums over its clusters, and by the links between these."""
     has_tree = links is not None and bool(sizes.all())
-    tree = merge(CoarseGraph(links, sizes), cost) if has_tree else None
+    tree = merge_by_cut(CoarseGraph(links, sizes), cost) if has_tree else None
     ratio_cut = float(np.divide(0.5 * cuts, sizes, out=np.zeros(len(cuts)), where=cuts > 0).sum())
     return Score(cost.objective(cuts, sizes), ratio_cut, sizes.astype(np.int64), tree)
 

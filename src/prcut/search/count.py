@@ -20,6 +20,8 @@ from prcut.search.refine import refine
 
 # independent searches, and the rows on which they are compared at most
 _N_SEARCHES, _MAX_COMPARED = 5, 20_000
+# rounds in which rows move: more take twice the time, and change no number that was found
+_MAX_ROUNDS = 8
 # clusters that are tried first, before twice as many; fragments of a search for each of them
 _FIRST, _PER_CLUSTER = 50, 8
 # rows of a cluster at least, on average: smaller ones are found again in any cloud
@@ -54,6 +56,27 @@ class ClusterCount(NamedTuple):
     tried: np.ndarray
     agreement: np.ndarray
     entropy: np.ndarray
+
+    def layers(self) -> list[int]:
+        """Return the number of clusters and the coarser ones on which searches agree as well.
+
+        Layers are the highest of the local maxima of the agreement, of any two of which one has
+        twice as many clusters as the other at least.
+
+        >>> agreement = np.array([.7, .95, .8, .7, .85, .9, .8])
+        >>> ClusterCount(10, np.array([2, 3, 4, 5, 6, 10, 12]), agreement, agreement).layers()
+        [10, 3]
+        """
+        before, after = np.pad(self.agreement, 1)[:-2], np.pad(self.agreement, 1)[2:]
+        is_peak = (self.agreement > before) & (self.agreement >= after)
+        peaks = np.flatnonzero(is_peak & (self.agreement >= _NOTHING))
+        found = [self.n_clusters]
+        for number in self.tried[peaks[np.argsort(-self.agreement[peaks])]].tolist():
+            if number < self.n_clusters and all(
+                2 * min(number, other) <= max(number, other) for other in found
+            ):
+                found.append(number)
+        return sorted(found, reverse=True)
 
 
 def count_clusters(
@@ -161,7 +184,8 @@ def _search(
         cost = cluster_cost(graph, number, weight)
         labels, _ = improve(between, tree.labels(number), cost)
         weight = weigh_balance(between, labels, cluster_cost(graph, number, 0.0))
-        found.append(refine(graph.links, labels[fragments], cost)[compared])
+        labels = refine(graph.links, labels[fragments], cost, max_rounds=_MAX_ROUNDS)
+        found.append(labels[compared])
     return found
 
 

@@ -28,7 +28,7 @@ from prcut.search.fragments import (
     find_groups,
     overlay,
 )
-from prcut.search.merge import MergeTree, merge
+from prcut.search.merge import MergeTree, merge_by_cut
 from prcut.search.moves import find_optima, find_optimum, improve
 from prcut.search.refine import partition_cuts, refine
 from prcut.search.sweep import cluster_sums, sweep
@@ -65,12 +65,15 @@ class Partition(NamedTuple):
         where the graph determines the clusters, and not the start.
     balance_weight : float
         Balance weight of the objective.
+    starts : tuple of int64 arrays, shape (n_samples,)
+        Partitions that were found independently, where one did not suffice.
     """
 
     labels: np.ndarray
     objective: float
     agreement: float = 1.0
     balance_weight: float = 0.0
+    starts: tuple[np.ndarray, ...] = ()
 
 
 class QuickPartition(NamedTuple):
@@ -143,6 +146,7 @@ def find_partition(
         cost = cluster_cost(coarse, n_clusters, balance_weight)
         partition = _refined(coarse, quick.partition.labels, cost)
         log("quick search", partition.objective)
+        partitions: list[Partition] = []
         if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
             partitions = [partition, *(_refined(coarse, labels, cost) for labels in quick.others)]
             n_given = len(partitions) + len(starts)
@@ -162,7 +166,9 @@ def find_partition(
                 partition = min(partition, other, key=_objective)
             log("moved groups", partition.objective)
     return partition._replace(
-        agreement=quick.partition.agreement, balance_weight=float(balance_weight)
+        agreement=quick.partition.agreement,
+        balance_weight=float(balance_weight),
+        starts=tuple(one.labels for one in partitions),
     )
 
 
@@ -235,10 +241,10 @@ def refine_labels(
 def merge_clusters(
     graph: SimilarityGraph, labels: np.ndarray, *, balance_weight: float = 1.0
 ) -> MergeTree:
-    """Merge the clusters, none of which may be empty, down to one, cheapest pair first."""
+    """Merge the clusters, none of which may be empty, down to one, by what the cut falls most."""
     coarse = as_coarse(graph)
     cost = cluster_cost(coarse, int(labels.max()) + 1, balance_weight)
-    return merge(_contract(coarse, labels), cost)
+    return merge_by_cut(_contract(coarse, labels), cost)
 
 
 def cluster_cost(graph: CoarseGraph, n_clusters: int, balance_weight: float) -> ClusterCost:

@@ -42,7 +42,10 @@ class FeatureBatch(NamedTuple):
 
 
 class LabelledBatch(NamedTuple):
-    """Features, dense or CSR, with the clusters of the rows in the partition to distil."""
+    """Features, dense or CSR, with the clusters of the rows in the partition to distil.
+
+    A row may have one cluster or several, which it is to have equal probabilities of.
+    """
 
     features: Tensor
     labels: Tensor
@@ -143,7 +146,8 @@ class LabelledRows:
     Parameters
     ----------
     features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
-    labels : int64 tensor, shape (n_samples,)
+    labels : int64 tensor, shape (n_samples,) or (n_samples, n_votes)
+        A cluster that a row has several votes for is to have a share of its probability.
     """
 
     def __init__(self, features: Any, labels: Tensor) -> None:

@@ -97,7 +97,8 @@ def train(
                 logits = parallel(batch.features)
             logits = logits.float()
             if isinstance(batch, LabelledBatch):
-                loss = nn.functional.cross_entropy(logits, batch.labels)
+                votes = batch.labels.reshape(len(logits), -1)
+                loss = -logits.log_softmax(1).gather(1, votes).mean()
                 terms = loss[None]
             else:
                 probs = to_probs(logits)  # line 6

@@ -14,6 +14,7 @@ from prcut.pipeline.outofcore.blocks import Blocks
 from prcut.pipeline.outofcore.parts import Posts
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
+from prcut.search.votes import N_VOTES, Votes
 from prcut.training.batches import LabelledRows
 
 _RECORD = "lesson.json"
@@ -70,7 +71,10 @@ def _draw_rows(draw: _Draw, pieces: Folder, number: int, advance: Callable[[int]
         block = draw.blocks.folder / record["name"]
         core = block.read_array("rows.npy", 0, record["n_core"])
         features = block.map_array("features.npy")[np.searchsorted(core, rows[drawn])]
-        arrays = {"features": features, "labels": draw.labels.own(number)[drawn]}
+        part = draw.labels.level.load(number)
+        labels = draw.labels.all(number, part)  # no other starts are made of blocks
+        votes = Votes(part.graph.links, labels, labels[None]).draw(drawn, rng)
+        arrays = {"features": features, "labels": votes}
         files = {f"{name}.{array}.npy": arrays[array] for array in arrays}
         pieces.seal(f"{name}.json", files, {"key": draw.key})
     advance(len(rows))
@@ -78,17 +82,16 @@ def _draw_rows(draw: _Draw, pieces: Folder, number: int, advance: Callable[[int]
 
 def _join_pieces(folder: Folder, pieces: Folder, draw: _Draw) -> None:
     """Join the pieces of all blocks, one at a time, in the order of the blocks."""
-    n_rows, dtype = sum(draw.counts), np.dtype(draw.blocks.dtype)
+    n_rows = sum(draw.counts)
 
     def read(array: str) -> Any:
         names = (f"piece-{number:05d}.{array}.npy" for number in range(len(draw.blocks)))
         return map(pieces.read_array, names)
 
-    shape = n_rows, draw.blocks.n_features
+    shapes = {"features": (n_rows, draw.blocks.n_features), "labels": (n_rows, N_VOTES)}
+    dtypes = {"features": np.dtype(draw.blocks.dtype), "labels": np.dtype(np.int32)}
     files = {
-        "features.npy": folder.write_arrays("features.npy", shape, dtype, read("features")),
-        "labels.npy": folder.write_arrays(
-            "labels.npy", (n_rows,), np.dtype(np.int32), read("labels")
-        ),
+        f"{name}.npy": folder.write_arrays(f"{name}.npy", shapes[name], dtypes[name], read(name))
+        for name in shapes
     }
     folder.write_json(_RECORD, {"key": draw.key, "files": files})

@@ -125,7 +125,8 @@ def _count_clusters(
     if (folder := Folder(path)).exists("plan.json"):
         return int(read_plan(folder)["n_clusters"])
     sample = sample_rows(open_source(data, column=column), _COUNTED_ROWS, [config.seed, 11])
-    return choose_n_clusters(sample, None, config, wanted).n_clusters
+    count, _ = choose_n_clusters(sample, None, config, wanted)
+    return count.n_clusters
 
 
 def _run(

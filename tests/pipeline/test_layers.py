@@ -1,0 +1,113 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from prcut import PRCut
+from prcut.errors import InvalidInputError
+from prcut.pipeline.layers import parse_layers
+from prcut.search.count import ClusterCount
+
+pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+
+
+def nested_blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Four groups of three blobs: rows, groups, blobs."""
+    rng, turns = np.random.default_rng(0), np.arange(3) * 2 * np.pi / 3
+    groups = np.array([[0, 0], [20, 0], [0, 20], [20, 20]])
+    corners = 2.2 * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    centers = (groups[:, None] + corners).reshape(12, 2)
+    blobs = np.repeat(np.arange(12), 80)
+    return centers[blobs] + rng.normal(size=(960, 2)), blobs // 3, blobs
+
+
+ROWS, GROUPS, BLOBS = nested_blobs()
+
+
+@pytest.fixture(scope="module")
+def model() -> PRCut:
+    return PRCut("auto", random_state=0).fit(ROWS)
+
+
+def test_layers_are_the_numbers_on_which_searches_agree(model: PRCut) -> None:
+    assert model.layer_sizes_ == [12, 4]
+    fine, coarse = model.cluster_layers_
+    assert adjusted_rand_score(BLOBS, fine) > 0.8
+    assert adjusted_rand_score(GROUPS, coarse) > 0.9
+    assert coarse.dtype == np.int64
+
+
+def test_layers_nest(model: PRCut) -> None:
+    fine, coarse = model.cluster_layers_
+    tree = model.cluster_tree_
+    for (layer, above), below in tree.items():
+        if layer == 1:
+            rows = np.isin(fine, [cluster for _, cluster in below])
+            np.testing.assert_array_equal(rows, coarse == above)
+    below = [leaf for cluster in range(4) for leaf in tree[1, cluster]]
+    assert sorted(below) == [(0, cluster) for cluster in range(12)]
+    assert tree[2, 0] == [(1, c) for c in range(4)]
+
+
+def test_coarse_probabilities_are_sums(model: PRCut) -> None:
+    fine, coarse = (model.predict_proba(ROWS, level) for level in (0, 1))
+    assert coarse.shape == (960, 4)
+    names = {
+        below: above
+        for (layer, above), b in model.cluster_tree_.items()
+        if layer == 1
+        for _, below in b
+    }
+    for cluster in range(4):
+        leaves = [leaf for leaf, above in names.items() if above == cluster]
+        np.testing.assert_allclose(coarse[:, cluster], fine[:, leaves].sum(1), rtol=1e-5)
+    assert (model.predict(ROWS, level=1) == model.cluster_layers_[1]).mean() >= 0.99
+
+
+def test_layers_are_saved_and_loaded(model: PRCut, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    loaded = PRCut.load(tmp_path)
+    assert loaded.layer_sizes_ == [12, 4]
+    assert loaded.cluster_tree_ == model.cluster_tree_
+    np.testing.assert_array_equal(loaded.predict(ROWS, level=1), model.predict(ROWS, level=1))
+
+
+@pytest.mark.parametrize("level", [-1, 2, True, "coarse"])
+def test_a_layer_that_is_not_there_is_refused(model: PRCut, level: Any) -> None:
+    with pytest.raises(InvalidInputError, match="level="):
+        model.predict(ROWS, level=level)
+
+
+def test_a_given_number_is_one_layer() -> None:
+    model = PRCut(12, random_state=0).fit(ROWS)
+    assert model.layer_sizes_ == [12]
+    (layer,) = model.cluster_layers_
+    np.testing.assert_array_equal(layer, model.labels_)
+    assert model.cluster_tree_ == {(1, 0): [(0, c) for c in range(12)]}
+    assert len(PRCut(3).partial_fit(ROWS[:200]).cluster_layers_) == 1
+
+
+def test_outliers_stay_outliers_in_every_layer() -> None:
+    rows = np.vstack([ROWS, np.random.default_rng(1).uniform(-40, 40, (20, 2))])
+    model = PRCut("auto", outliers=0.05, random_state=0).fit(rows)
+    fine, *coarser = model.cluster_layers_
+    assert (fine[960:] == -1).any()
+    for layer in coarser:
+        np.testing.assert_array_equal(layer == -1, fine == -1)
+
+
+def test_a_layer_has_half_as_many_clusters_at_most() -> None:
+    agreement = np.array([0.9, 0.7, 0.95, 0.8, 0.9, 0.5])
+    count = ClusterCount(8, np.array([2, 3, 4, 5, 8, 9]), agreement, agreement)
+    assert count.layers() == [8, 4, 2]
+    assert count._replace(n_clusters=1).layers() == [1]
+    low = np.array([0.5, 0.4, 0.55, 0.4, 0.9, 0.5])
+    assert count._replace(agreement=low).layers() == [8]
+
+
+@pytest.mark.parametrize("content", [[], [5], [4, 4], [4, 5], [4, 0], ["x"], [4, 2, -1]])
+def test_forged_layers_are_refused(content: Any) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        parse_layers(content, 4)
