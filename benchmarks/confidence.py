@@ -20,7 +20,7 @@ from benchmarks.harness.scores import match_clusters
 from sklearn.metrics import roc_auc_score
 
 from _embedded import rows_of
-from _verdict import verdict
+from _verdict import Table, keep, verdict
 from prcut import PRCut
 
 SETS = ("coil20", "usps", "cifar10", "banking77", "clinc150")
@@ -42,7 +42,7 @@ def matched(labels: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     return np.array([names.get(cluster, -1) for cluster in clusters.tolist()])
 
 
-def measure_set(name: str, seeds: range) -> list[str]:
+def measure_set(name: str, seeds: range, table: Table) -> list[str]:
     """Return what is short of the claims on one data set."""
     rows, classes = rows_of(name)
     n_clusters = len(np.unique(classes))
@@ -57,7 +57,7 @@ def measure_set(name: str, seeds: range) -> list[str]:
         others = [matched(clusters, one.labels_) for one in models if one is not model]
         errors += [calibration_error(confidence, other == clusters) for other in others]
     error, auroc, agreed = np.median(errors), np.median(right), np.min(same)
-    print(f"| {name} | {error:.3f} | {auroc:.3f} | {agreed:.4f} |", flush=True)
+    table.add(name, f"{error:.3f}", f"{auroc:.3f}", f"{agreed:.4f}")
     found = [
         (error <= MOST_ERROR, f"{name}: calibration error {error:.3f} > {MOST_ERROR}"),
         (auroc >= LEAST_RIGHT, f"{name}: AUROC of right rows {auroc:.3f} < {LEAST_RIGHT}"),
@@ -66,7 +66,9 @@ def measure_set(name: str, seeds: range) -> list[str]:
     return [text for holds, text in found if not holds]
 
 
-def measure_unseen(name: str, known: np.ndarray, n_known: int, unseen: np.ndarray) -> list[str]:
+def measure_unseen(
+    name: str, known: np.ndarray, n_known: int, unseen: np.ndarray, table: Table
+) -> list[str]:
     """Return what is short of the claims on rows of classes that a fit has not seen."""
     order = np.random.default_rng(0).permutation(len(known))
     held, fitted = np.split(order, [len(order) // 5])
@@ -83,7 +85,10 @@ def measure_unseen(name: str, known: np.ndarray, n_known: int, unseen: np.ndarra
     refused = model.predict(rows) == -1
     caught, lost = refused[is_unseen].mean(), refused[~is_unseen].mean()
     figures = ", ".join(f"{what} {value:.3f}" for what, value in auroc.items())
-    print(f"unseen, {name}: AUROC {figures}; caught {caught:.3f}, known refused {lost:.3f}")
+    table.say(
+        f"Unseen, {name}: AUROC {figures}; `outliers={FRACTION}` refuses {caught:.3f} of them, and "
+        f"{lost:.3f} of new known rows."
+    )
     found = [
         (auroc["stray"] >= LEAST_UNSEEN, f"{name}: AUROC of unseen {auroc['stray']:.3f}"),
         (caught >= LEAST_CAUGHT, f"{name}: {caught:.3f} of unseen rows caught"),
@@ -96,17 +101,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="the digits, no unseen classes")
     quick = parser.parse_args().quick
-    print("| data | calibration error | AUROC of right rows | predict gives labels_ |")
-    print("|---|---|---|---|")
+    table = Table("data", "calibration error", "AUROC of right rows", "`predict` gives `labels_`")
     short: list[str] = []
     for name in ("digits",) if quick else SETS:
-        short += measure_set(name, range(2))
+        short += measure_set(name, range(2), table)
     if not quick:
         rows, classes = rows_of("banking77")
         is_unseen = np.isin(classes, np.random.default_rng(0).permutation(77)[:17])
-        short += measure_unseen("17 intents", rows[~is_unseen], 60, rows[is_unseen])
+        seen, unseen = rows[~is_unseen], rows[is_unseen]
+        short += measure_unseen("17 intents of Banking77", seen, 60, unseen, table)
         rows, _ = rows_of("clinc150")
-        short += measure_unseen("TREC beside CLINC150", rows, 150, rows_of("trec")[0])
+        unseen, _ = rows_of("trec")
+        short += measure_unseen("TREC's questions beside CLINC150", rows, 150, unseen, table)
+        keep("confidence", table)
     return verdict(short, "a probability is calibrated, and low where rows are wrong")
 
 

@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor
 
 from _embedded import rows_of
-from _verdict import verdict
+from _verdict import Table, keep, verdict
 from prcut import PRCut
 from prcut.errors import DataWarning
 
@@ -46,7 +46,9 @@ def make_half_way(rows: np.ndarray, n_made: int, rng: np.random.Generator) -> np
     return made
 
 
-def compare(name: str, kind: str, rows: np.ndarray, n_clusters: int, put_in: np.ndarray) -> float:
+def compare(
+    table: Table, name: str, kind: str, rows: np.ndarray, n_clusters: int, put_in: np.ndarray
+) -> float:
     """Print the AUROC of every score; return that of the one that is meant for this kind."""
     everything = np.vstack([rows, put_in]).astype(np.float32)
     is_outlier = np.arange(len(everything)) >= len(rows)
@@ -63,12 +65,11 @@ def compare(name: str, kind: str, rows: np.ndarray, n_clusters: int, put_in: np.
         density = HDBSCAN(min_cluster_size=10, copy=True).fit(everything)
         scores["HDBSCAN"] = 1 - density.probabilities_
     auroc = {what: float(roc_auc_score(is_outlier, score)) for what, score in scores.items()}
-    cells = " | ".join(f"{auroc.get(what, np.nan):.3f}" for what in COLUMNS)
-    print(f"| {name}, {kind} | {cells} |", flush=True)
+    table.add(f"{name}, {kind}", *(f"{auroc[w]:.3f}" if w in auroc else "" for w in COLUMNS))
     return auroc["between" if kind == "half-way" else "stray"]
 
 
-def refusals(name: str, rows: np.ndarray, n_clusters: int) -> list[str]:
+def refusals(table: Table, name: str, rows: np.ndarray, n_clusters: int) -> list[str]:
     """Refuse rows of a clean fit and of what it has not seen."""
     order = np.random.default_rng(1).permutation(len(rows))
     held, fitted = np.split(order, [len(order) // 5])
@@ -81,7 +82,7 @@ def refusals(name: str, rows: np.ndarray, n_clusters: int) -> list[str]:
             cells.append(f"{share:.3f}")
             if share > fraction + MARGIN:
                 short.append(f"{name}: {share:.3f} of {what} rows refused at {fraction}")
-    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    table.add(name, *cells)
     return short
 
 
@@ -92,7 +93,7 @@ def main() -> int:
     warnings.simplefilter("ignore", DataWarning)
     names = ("digits",) if quick else SETS
     short: list[str] = []
-    print(f"| AUROC | {' | '.join(COLUMNS)} |\n|---|{'---|' * len(COLUMNS)}")
+    table = Table("AUROC", *COLUMNS)
     for name in names:
         rows, classes = rows_of(name)
         n_clusters, rng = len(np.unique(classes)), np.random.default_rng(0)
@@ -101,16 +102,19 @@ def main() -> int:
             ("strays", make_strays, LEAST_STRAY),
             ("half-way", make_half_way, LEAST_BETWEEN),
         ):
-            auroc = compare(name, kind, rows, n_clusters, make(rows, n_made, rng))
+            auroc = compare(table, name, kind, rows, n_clusters, make(rows, n_made, rng))
             if auroc < least:
                 short.append(f"{name}, {kind}: AUROC {auroc:.3f} < {least}")
     if not quick:
         rows, _ = rows_of("clinc150")
-        compare("clinc150", "TREC", rows, 150, rows_of("trec")[0][: round(SHARE * len(rows))])
-    print("\n| refused | fit .01 | .05 | .10 | new .01 | .05 | .10 |\n|---|" + 6 * "---|")
+        unseen = rows_of("trec")[0][: round(SHARE * len(rows))]
+        compare(table, "clinc150", "TREC", rows, 150, unseen)
+    refused = Table("refused", *(f"{what} {one}" for what in ("fit", "new") for one in FRACTIONS))
     for name in names:
         rows, classes = rows_of(name)
-        short += refusals(name, rows, len(np.unique(classes)))
+        short += refusals(refused, name, rows, len(np.unique(classes)))
+    if not quick:
+        keep("outliers", table, refused)
     return verdict(short, "strays and rows between are told, and no more refused than promised")
 
 

@@ -523,6 +523,27 @@ def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
     assert list(again) == list(found[:20])
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_bertopic_has_outliers_where_they_are_asked_for(bank_texts: dict[str, Any]) -> None:
+    bertopic = pytest.importorskip("bertopic", reason="needs bertopic")
+    from bertopic.dimensionality import BaseDimensionalityReduction
+
+    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
+    topics = bertopic.BERTopic(
+        embedding_model=None,
+        umap_model=BaseDimensionalityReduction(),
+        hdbscan_model=PRCut(5, metric="cosine", outliers=0.1, random_state=0),
+    )
+    found, probabilities = topics.fit_transform(texts, embeddings)
+    refused = np.array(found) == -1
+    assert 0 < refused.mean() <= 0.1
+    assert (np.array(probabilities)[refused] == 0).all()
+    assert topics.get_topic_info()["Topic"].tolist() == [-1, *range(5)]
+    assert -1 not in topics.reduce_outliers(
+        texts, found, strategy="embeddings", embeddings=embeddings
+    )
+
+
 def test_columns_in_units_of_their_own(tmp_path: Path) -> None:
     rows, labels = make_blobs(400, 12, centers=3, random_state=0)
     rows = np.hstack([rows, np.random.default_rng(0).normal(0, 1e4, (400, 1))])

@@ -124,7 +124,8 @@ class Exemplars(NamedTuple):
         parts = np.split(self.radius[order], first[1:])
         usual[labels] = [np.median(part) for part in parts]
         # strays may be a cluster of their own, which is not to say what is usual
-        return np.minimum(usual, np.median(self.radius))
+        limited: np.ndarray = np.minimum(usual, np.median(self.radius))
+        return limited
 
 
 def comparable(rows: Any, scales: Any, metric: str) -> Any:

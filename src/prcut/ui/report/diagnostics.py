@@ -12,8 +12,9 @@ from prcut.ui.report.inspection import Inspection
 _NEARLY_EMPTY = 0.05
 # a cluster with more than this fraction of the rows, and this many times the mean, is a giant
 _GIANT, _TIMES_MEAN = 0.5, 3
-# rows are unsure below this probability; warn if more than this fraction of them is
-_UNSURE, _MANY_UNSURE = 0.5, 0.1
+# rows are unsure below this probability (those of a search have .6 at least); warn if more than
+# this fraction of them is
+_UNSURE, _MANY_UNSURE = 0.8, 0.3
 # below this score the cut is hardly better than that of random labels
 _HARDLY_BETTER = 0.3
 # two clusters are hardly separate if one sends this fraction of its weight to the other
@@ -62,8 +63,7 @@ def _check_confidence(inspection: Inspection) -> Iterator[str]:
     if inspection.n_clusters > 1 and unsure > _MANY_UNSURE:
         yield (
             f"{unsure:.0%} of the rows have a probability below {_UNSURE} in their own cluster. "
-            "Treat them as undecided, ask for fewer clusters, train longer (--steps), or add a "
-            "hidden layer (--hidden 256)."
+            "Treat them as undecided, or ask for fewer clusters."
         )
 
 
