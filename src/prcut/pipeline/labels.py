@@ -2,7 +2,7 @@
 
 ::
 
-    a.parquet  b.parquet    the id column (or ``row``), ``label``, ``confidence``
+    a.parquet  b.parquet    the id column (or ``row``), ``label``, ``confidence``, ``label_<k>``
     _prcut/                 plan and records, under a name that readers of Parquet skip
 
 A file is written under a temporary name and renamed; files that an earlier run finished are kept.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -60,6 +60,7 @@ def assign_parquet(
     column: str | None = None,
     id_column: str | None = None,
     top: int = 0,
+    layers: Mapping[int, np.ndarray] | None = None,
     partition: RowLabels | None = None,
     device: str = "auto",
     engine: Engine | None = None,
@@ -80,6 +81,9 @@ def assign_parquet(
         A new or empty folder, local or a URI; files are named as those of the data.
     top : int
         Number of clusters to write for every row, with their probabilities.
+    layers : mapping of int to int64 array, shape (n_clusters,), optional
+        By the number of clusters of a coarser layer, what every cluster is called in it; it becomes
+        the column ``label_<number>``, int32.
     partition : RowLabels, optional
         The clusters that a run found for these rows, written in place of the assigner's.
     device : str
@@ -99,7 +103,8 @@ def assign_parquet(
     """
     source = open_source(data, column=column, id_column=id_column)
     folder = Folder(path)
-    _check(assigner, source, folder, top)
+    layers = dict(layers or {})
+    _check(assigner, source, folder, top, layers)
     assigner = assigner.float().to(choose_device(device)).eval()
     files = source.files if isinstance(source, ParquetSource) else _array_files(source)
     plan = {
@@ -114,7 +119,9 @@ def assign_parquet(
     }
     if partition is not None:
         plan["partition"] = partition.key
-    job = _Job(folder, assigner, source, files, top, partition, plan_key(plan))
+    if layers:
+        plan["layers"] = {str(size): names.tolist() for size, names in layers.items()}
+    job = _Job(folder, assigner, source, files, top, layers, partition, plan_key(plan))
     job.state.start(plan)
     folder.clear_unfinished()
     n_kept = sum(_is_finished(job, number) for number in range(len(files)))
@@ -125,7 +132,13 @@ def assign_parquet(
     return LabelFiles(str(path), **sizes, n_kept=n_kept)
 
 
-def _check(assigner: Assigner | LevelAssigner, source: Source, folder: Folder, top: int) -> None:
+def _check(
+    assigner: Assigner | LevelAssigner,
+    source: Source,
+    folder: Folder,
+    top: int,
+    layers: Mapping[int, np.ndarray],
+) -> None:
     if not isinstance(assigner, Assigner | LevelAssigner):
         raise InvalidInputError(
             f"the model is a {type(assigner).__name__}, which cannot assign new rows; fit one "
@@ -141,7 +154,8 @@ def _check(assigner: Assigner | LevelAssigner, source: Source, folder: Folder, t
     if top and isinstance(assigner, LevelAssigner):
         raise InvalidInputError(f"{top=} must be 0 for a model of levels: it gives one cluster.")
     id_column = getattr(source, "id_column", None)
-    if id_column in ("label", "confidence", "clusters", "probs"):
+    results = "label", "confidence", "clusters", "probs", *(f"label_{size}" for size in layers)
+    if id_column in results:
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     folder.check_is_no_file()
     inside = folder.names(folders=True)
@@ -175,6 +189,7 @@ class _Job(NamedTuple):
     source: Source
     files: list[SourceFile]
     top: int
+    layers: dict[int, np.ndarray]
     partition: RowLabels | None
     key: str
 
@@ -256,6 +271,7 @@ def _schema(job: _Job) -> pa.Schema:
         ("probs", pa.list_(pa.float32(), job.top)),
     ]
     columns = [ids, ("label", pa.int32()), ("confidence", pa.float32())]
+    columns += [(f"label_{size}", pa.int32()) for size in job.layers]
     return pa.schema(columns + (ranked if job.top else []))
 
 
@@ -267,6 +283,7 @@ def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.Reco
                 found = torch.from_numpy(job.partition.read(start, start + len(features)))
             label, confidence, *lists = _assign(job.assigner, features, job.top, start, found)
             columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
+            columns += [pa.array(names[label].astype(np.int32)) for names in job.layers.values()]
             columns += [
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
                 for values in lists

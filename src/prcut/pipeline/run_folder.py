@@ -19,6 +19,8 @@ from prcut.training.state import OF_GRAPH, Record, TrainState
 
 _LOG = logging.getLogger(__name__)
 RUN_FORMAT = 1
+# how the number of clusters was found, where it was not given
+COUNT = "count.json"
 _HISTORY = "history.parquet"
 Mode = Literal["memory", "disk"]
 
@@ -71,6 +73,8 @@ def save_result(result: RunResult, fit: Fit, about: Mapping[str, Any]) -> None:
     figures = result._asdict()
     del figures["assigner"], figures["path"]
     description = {"run": dict(about), "result": figures, **describe_tree(fit.merge_tree)}
+    if folder.exists(COUNT) and fit.merge_tree is not None:
+        description["layers"] = folder.read_json(COUNT)["layers"]
     save_model(f"{result.path}/model", result.assigner, description)
     _save_history(folder, fit.state)
     extra = {"format": RUN_FORMAT, "history": _HISTORY, "prcut": prcut.__version__}

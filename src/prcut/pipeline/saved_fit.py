@@ -93,6 +93,14 @@ def parse_fit(loaded: LoadedModel) -> SavedFit:
     return SavedFit(assigner.float(), parameters, fitted, {})
 
 
+def coarse_labels(loaded: Any) -> dict[int, np.ndarray]:
+    """Return what every cluster of a model is called in its coarser layers, by their sizes."""
+    if "layers" not in loaded.description:
+        return {}
+    fitted = parse_fit(loaded).fitted
+    return {size: fitted["merge_tree_"].labels(size) for size in fitted.get("layer_sizes_", [])[1:]}
+
+
 def describe_tree(tree: MergeTree | None) -> dict[str, Any]:
     """Describe a merge tree in JSON's types."""
     if tree is None:

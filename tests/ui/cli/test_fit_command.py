@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
+from prcut import PRCut
 from prcut.ui.cli.commands import main
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
@@ -178,3 +179,32 @@ def test_the_number_of_clusters_is_found_and_kept(
     truth = np.load(data / "labels.npy")
     labels = pq.read_table(path / "labels")["label"].to_numpy()
     assert adjusted_rand_score(truth, labels) > 0.9
+
+
+def test_layers_are_columns_of_the_labels(tmp_path: Path) -> None:
+    rng, turns = np.random.default_rng(0), np.arange(3) * 2 * np.pi / 3
+    groups = np.array([[0, 0], [20, 0], [0, 20], [20, 20]])
+    corners = 2.2 * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    centers = (groups[:, None] + corners).reshape(12, 2)
+    np.save(tmp_path / "rows.npy", np.repeat(centers, 80, axis=0) + rng.normal(size=(960, 2)))
+    run, more = tmp_path / "run", tmp_path / "more"
+    command = ["fit", f"{tmp_path}/rows.npy", "-k", "auto", "-o", str(run), "--device", "cpu"]
+    assert main([*command, "--quiet"]) == 0
+    found = json.loads((run / "count.json").read_text())
+    assert found["layers"][:2] == [12, 4]
+    assert len(found["tried"]) == len(found["agreement"])
+    labels = pq.read_table(run / "labels").to_pydict()
+    assert list(labels) == [
+        *("row", "label", "confidence"),
+        *(f"label_{size}" for size in found["layers"][1:]),
+    ]
+    pairs = set(zip(labels["label"], labels["label_4"], strict=True))
+    assert len(pairs) == 12  # they nest
+    assert {coarse for _, coarse in pairs} == {0, 1, 2, 3}
+    assert main(["assign", str(run), f"{tmp_path}/rows.npy", "-o", str(more), "--quiet"]) == 0
+    assert pq.read_table(more).to_pydict() == labels
+    model = PRCut.load(run / "model")
+    assert model.layer_sizes_ == found["layers"]
+    np.testing.assert_array_equal(
+        model.predict(np.load(tmp_path / "rows.npy"), level=1), labels["label_4"]
+    )

@@ -87,9 +87,9 @@ def assign(
 ) -> None:
     """Write the cluster of every row of DATA to Parquet files.
 
-    Each file of DATA gives a file of the same name with the columns id (or row), label, confidence
-    and, with --top, clusters and probs. Memory does not grow with the number of rows; files that
-    an earlier run finished are kept.
+    Each file of DATA gives a file of the same name with the columns id (or row), label, confidence,
+    label_K for every coarser layer and, with --top, clusters and probs. Memory does not grow with
+    the number of rows; files that an earlier run finished are kept.
 
     [bold]Examples[/bold]
 
@@ -99,6 +99,7 @@ def assign(
     """
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.pipeline.labels import assign_parquet
+        from prcut.pipeline.saved_fit import coarse_labels
 
         loaded: Any = load(run_or_model)
         fitted = loaded.description.get("run", {})
@@ -109,6 +110,7 @@ def assign(
             column=column or fitted.get("column"),
             id_column=id_column or fitted.get("id_column"),
             top=top,
+            layers=coarse_labels(loaded),
             device=device,
             engine=open_engine(engine, address),
             on_progress=display.on_progress,

@@ -13,7 +13,7 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
-from prcut.ui.cli.shared import command_again, echo, is_leader, messages_of, open_engine
+from prcut.ui.cli.shared import command_again, echo, is_leader, load, messages_of, open_engine
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig
@@ -118,7 +118,7 @@ def _count_clusters(
 ) -> int:
     """Return the number of clusters of a sample of the rows, or what an earlier call found."""
     from prcut.pipeline.choose import choose_n_clusters
-    from prcut.pipeline.run_folder import read_plan
+    from prcut.pipeline.run_folder import COUNT, read_plan
     from prcut.runtime.folder import Folder
     from prcut.runtime.sources import open_source, sample_rows
 
@@ -126,6 +126,8 @@ def _count_clusters(
         return int(read_plan(folder)["n_clusters"])
     sample = sample_rows(open_source(data, column=column), _COUNTED_ROWS, [config.seed, 11])
     count, _ = choose_n_clusters(sample, None, config, wanted)
+    curve = {"tried": count.tried.tolist(), "agreement": count.agreement.round(6).tolist()}
+    folder.write_json(COUNT, {"n_clusters": count.n_clusters, "layers": count.layers(), **curve})
     return count.n_clusters
 
 
@@ -159,6 +161,7 @@ def _run(
 def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
     from prcut.pipeline.labels import assign_parquet
     from prcut.pipeline.outofcore.row_labels import RowLabels
+    from prcut.pipeline.saved_fit import coarse_labels
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 
@@ -167,6 +170,7 @@ def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> Non
         on_progress = StatusWriter(result.path).also(display.on_progress)
         path, found = f"{result.path}/labels", Folder(f"{result.path}/partition")
         how["partition"] = RowLabels(found) if found.exists("manifest.json") else None
+        how["layers"] = coarse_labels(load(result.path))
         assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
 
 
@@ -186,7 +190,7 @@ def _removed_if_refused(path: str) -> Iterator[None]:
         yield
     except InvalidInputError:
         made = list(Path(path).glob("*")) if is_new else []
-        if made and {one.name for one in made} <= {"plan.json", "log.txt"}:
+        if made and {one.name for one in made} <= {"plan.json", "log.txt", "count.json"}:
             for one in made:
                 one.unlink()
             Path(path).rmdir()
@@ -206,6 +210,6 @@ def _check_run(path: str, resume: bool, again: str) -> None:
                 f"{path} holds {state} run; resume it with `{again}`, or choose another --out."
             )
         return
-    # a run that was killed before its plan was written leaves only its log
-    if set(folder.names(folders=True)) - {"log.txt"}:
+    # a run that was killed before its plan was written leaves only its log, and a number
+    if set(folder.names(folders=True)) - {"log.txt", "count.json"}:
         raise InvalidInputError(f"{path} holds other files; choose another --out.")
