@@ -504,17 +504,20 @@ def test_silent_by_default(capfd: pytest.CaptureFixture[str]) -> None:
 # -- BERTopic ------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore")  # of its own dependencies
-def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
+def make_topics(model: PRCut) -> Any:
+    """Return a BERTopic that clusters by a model, without reducing dimensions."""
     bertopic = pytest.importorskip("bertopic", reason="needs bertopic")
     from bertopic.dimensionality import BaseDimensionalityReduction
 
-    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
-    topics = bertopic.BERTopic(
-        embedding_model=None,
-        umap_model=BaseDimensionalityReduction(),
-        hdbscan_model=quick(5, metric="cosine", max_steps=400, n_init=2),
+    return bertopic.BERTopic(
+        embedding_model=None, umap_model=BaseDimensionalityReduction(), hdbscan_model=model
     )
+
+
+@pytest.mark.filterwarnings("ignore")  # of its own dependencies
+def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
+    topics = make_topics(quick(5, metric="cosine", max_steps=400, n_init=2))
+    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
     found, _ = topics.fit_transform(texts, embeddings)
     assert set(found) == set(range(5))  # every text has a topic: no noise
     assert adjusted_rand_score(bank_texts["labels"], found) > 0.5
@@ -525,15 +528,8 @@ def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_bertopic_has_outliers_where_they_are_asked_for(bank_texts: dict[str, Any]) -> None:
-    bertopic = pytest.importorskip("bertopic", reason="needs bertopic")
-    from bertopic.dimensionality import BaseDimensionalityReduction
-
+    topics = make_topics(PRCut(5, metric="cosine", outliers=0.1, random_state=0))
     texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
-    topics = bertopic.BERTopic(
-        embedding_model=None,
-        umap_model=BaseDimensionalityReduction(),
-        hdbscan_model=PRCut(5, metric="cosine", outliers=0.1, random_state=0),
-    )
     found, probabilities = topics.fit_transform(texts, embeddings)
     refused = np.array(found) == -1
     assert 0 < refused.mean() <= 0.1

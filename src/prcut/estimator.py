@@ -24,7 +24,7 @@ from prcut.graph.smoothing import graph_features
 from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
 from prcut.pipeline.estimator_input import InputMixin
 from prcut.pipeline.fit import fit_rows
-from prcut.pipeline.layers import LayerMixin, rename
+from prcut.pipeline.layers import LayerMixin
 from prcut.pipeline.outliers import ExemplarMixin
 from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.score import score_labels
@@ -225,8 +225,7 @@ class PRCut(
         assert fit.labels is not None and fit.probabilities is not None  # noqa: S101, PT018
         self.clusters_ = fit.labels.copy()
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        self._draw_exemplars(rows, fit, config.seed)
-        self.labels_ = self._refuse_outliers(rows, fit.labels, fit.scales)
+        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config.seed)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
@@ -276,7 +275,7 @@ class PRCut(
         shape (n_samples, n_samples_of_fit).
         """
         assigner, rows = self._ready(X)
-        clusters = rename(assign_labels(assigner, rows), self._merged(level))
+        clusters = self._merged(level)[assign_labels(assigner, rows)]
         return self._refuse_outliers(rows, clusters, assigner.column_scales)
 
     def predict_proba(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803

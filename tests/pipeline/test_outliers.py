@@ -65,6 +65,14 @@ def test_rows_between_clusters_and_strays_have_scores_of_their_own() -> None:
     assert found.p_value[[between, stray]].max() < 0.05 < found.p_value[inside]
 
 
+def test_exemplars_are_the_models_own() -> None:
+    rows = ROWS.copy()
+    model = fit(rows)
+    before = model.predict(ROWS)
+    rows += 100
+    np.testing.assert_array_equal(model.predict(ROWS), before)
+
+
 def test_nothing_is_refused_by_default() -> None:
     model = PRCut(4, random_state=0).fit(ROWS)
     assert (model.labels_ == model.clusters_).all()

@@ -14,7 +14,7 @@ from prcut.search.merge import MergeTree
 class LayerMixin:
     """Gives an estimator its layers: its clusters, and what they merge to where searches agree.
 
-    Its attributes ``layer_sizes_`` are the numbers of clusters, the largest first: one unless
+    Its attribute ``layer_sizes_`` has the numbers of clusters, the largest first: one unless
     ``n_clusters`` was looked for.
     """
 
@@ -26,7 +26,8 @@ class LayerMixin:
     @property
     def cluster_layers_(self) -> list[np.ndarray]:
         """Labels of the rows of ``fit`` in every layer, the finest first; −1 stays −1."""
-        return [rename(self.labels_, self._merged(level)) for level in range(self._n_layers)]
+        merged = (self._merged(level) for level in range(self._n_layers))
+        return [np.where(self.labels_ < 0, -1, names[self.labels_]) for names in merged]
 
     @property
     def cluster_tree_(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
@@ -65,14 +66,10 @@ class LayerMixin:
     def _sum_probs(self, probs: np.ndarray, level: int) -> np.ndarray:
         """Add up the probabilities of clusters that are one in a layer."""
         merged = self._merged(level)
-        summed = np.zeros((len(probs), self.layer_sizes_[level]), probs.dtype)
-        np.add.at(summed.T, merged, probs.T)
+        if level == 0:
+            return probs
+        summed: np.ndarray = probs @ np.eye(self.layer_sizes_[level], dtype=probs.dtype)[merged]
         return summed
-
-
-def rename(labels: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Rename clusters; −1 stays."""
-    return np.where(labels < 0, -1, names[labels])
 
 
 def parse_layers(content: Any, n_clusters: int) -> list[int]:

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from prcut.errors import InvalidInputError
 from prcut.graph.exact_search import find_nearest
 from prcut.graph.rows import as_rows, divide_columns, row_products
-from prcut.pipeline.fit import Fit
 
 # rows of the fit that later rows are compared with at most, and how many of them each
 _MAX_EXEMPLARS, _N_NEAR = 10_000, 10
@@ -65,6 +64,8 @@ class Exemplars(NamedTuple):
             rng = np.random.default_rng([seed, 3])
             drawn = np.sort(rng.choice(n_samples, _MAX_EXEMPLARS, replace=False))
             rows, labels = rows[drawn], labels[drawn]
+        else:  # the caller may change the rows later
+            rows, labels = rows.copy(), labels.copy()
         return cls(rows, labels, *_find_others(rows, rows))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -103,9 +104,9 @@ class Exemplars(NamedTuple):
         scores, doubled: each is the rank among the scores of the exemplars (split-conformal).
         """
         known = self._scores(self.near, self.radius)
-        scores = self._scores(*_find_others(rows, self.rows))
-        ranks = [_rank(*both) for both in zip(scores, known, strict=True)]
-        return OutlierScores(*scores, np.minimum(1.0, 2 * np.minimum(*ranks)))
+        found = known if rows is self.rows else self._scores(*_find_others(rows, self.rows))
+        ranks = [_rank(*both) for both in zip(found, known, strict=True)]
+        return OutlierScores(*found, np.minimum(1.0, 2 * np.minimum(*ranks)))
 
     def _scores(self, near: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         stays = (self.labels[self.near] == self.labels[:, None]).mean(1)
@@ -163,25 +164,29 @@ class ExemplarMixin:
         if self._exemplars is None:
             raise InvalidInputError("score_outliers needs a fit with outliers=0 or more.")
         assigner, rows = self._ready(X)
-        scores: OutlierScores = self._score(rows, assigner.column_scales)
+        compared = comparable(rows, assigner.column_scales, self.metric)
+        scores: OutlierScores = self._exemplars.score(compared)
         return scores
 
-    def _draw_exemplars(self, rows: Any, fit: Fit, seed: int) -> None:
+    def _refuse_of_fit(self, rows: Any, labels: np.ndarray, scales: Any, seed: int) -> np.ndarray:
+        """Draw exemplars from the rows of a fit, and label −1 those that belong nowhere."""
         self._exemplars = None
-        if self.outliers is not None:
-            assert fit.labels is not None  # noqa: S101
-            compared = comparable(rows, fit.scales, self.metric)
-            self._exemplars = Exemplars.draw(compared, fit.labels, seed)
+        if self.outliers is None:
+            return labels
+        compared = comparable(rows, scales, self.metric)
+        self._exemplars = Exemplars.draw(compared, labels, seed)
+        exemplars = self._exemplars.rows  # the same rows where all were drawn: known already
+        return self._refuse(exemplars if exemplars.shape == compared.shape else compared, labels)
 
     def _refuse_outliers(self, rows: Any, labels: np.ndarray, scales: Any) -> np.ndarray:
         """Label −1 what belongs nowhere."""
         if not self.outliers or self._exemplars is None:
             return labels
-        return np.where(self._score(rows, scales).p_value <= self.outliers, -1, labels)
+        return self._refuse(comparable(rows, scales, self.metric), labels)
 
-    def _score(self, rows: Any, scales: Any) -> OutlierScores:
+    def _refuse(self, compared: Any, labels: np.ndarray) -> np.ndarray:
         assert self._exemplars is not None  # noqa: S101
-        return self._exemplars.score(comparable(rows, scales, self.metric))
+        return np.where(self._exemplars.score(compared).p_value <= self.outliers, -1, labels)
 
 
 def _find_others(queries: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -73,8 +73,10 @@ def save_result(result: RunResult, fit: Fit, about: Mapping[str, Any]) -> None:
     figures = result._asdict()
     del figures["assigner"], figures["path"]
     description = {"run": dict(about), "result": figures, **describe_tree(fit.merge_tree)}
-    if folder.exists(COUNT) and fit.merge_tree is not None:
-        description["layers"] = folder.read_json(COUNT)["layers"]
+    count = folder.read_json(COUNT) if folder.exists(COUNT) else {}
+    # a call that was killed may have left another number
+    if count.get("n_clusters") == result.n_clusters and fit.merge_tree is not None:
+        description["layers"] = count["layers"]
     save_model(f"{result.path}/model", result.assigner, description)
     _save_history(folder, fit.state)
     extra = {"format": RUN_FORMAT, "history": _HISTORY, "prcut": prcut.__version__}

@@ -214,7 +214,9 @@ class SaveMixin:
         not saved.
         """
         check_is_fitted(self)
-        arrays = {"labels": self.labels_, "probabilities": self.probabilities_}
+        arrays: dict[str, np.ndarray] = {"labels": self.labels_}
+        if hasattr(self, "probabilities_"):  # an older model has none
+            arrays["probabilities"] = self.probabilities_
         if self._exemplars is not None:
             arrays["clusters"] = self.clusters_
             exemplars = self._exemplars.to_arrays().items()
@@ -248,7 +250,7 @@ class SaveMixin:
         """Take over what a fit has said of its own rows."""
         self.labels_ = arrays["labels"]
         self.clusters_ = arrays.get("clusters", self.labels_.copy())
-        if "probabilities" in arrays:  # written since 0.2
+        if "probabilities" in arrays:
             self.probabilities_ = arrays["probabilities"]
         if exemplars := _under("exemplars.", arrays):
             self._exemplars = Exemplars.of_arrays(exemplars, self.assigner_.n_features)
