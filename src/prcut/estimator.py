@@ -119,6 +119,7 @@ class PRCut(
     n_clusters_, balance_weight_, n_neighbors_ : int, float, int; what was given or chosen
     cluster_count_ : ClusterCount, where the number was not given
         The numbers that were tried, and how well searches agreed on each.
+    cluster_stability_ : float64 array, shape (n_clusters,); how well starts find each again
     layer_sizes_, cluster_layers_, cluster_tree_ : list of int, list of int64 arrays, dict
         Numbers of clusters of the layers, the finest first (one where the number was given), labels
         in every layer, and which clusters are in which.
@@ -215,7 +216,7 @@ class PRCut(
             self.__dict__.pop(name, None)
         if is_counted:
             self.cluster_count_, found = choose_n_clusters(rows, graph, config, self.n_clusters)
-            config = self._config(self.cluster_count_.n_clusters)
+            config = self._config(*self.cluster_count_.layers())
         self.n_clusters_ = config.n_clusters
         with FitDisplay(config, enabled=bool(self.verbose)) as display:
             options: dict[str, Any] = {"on_record": display.on_record, "on_step": display.on_step}
@@ -229,7 +230,7 @@ class PRCut(
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
-        self._set_layers(getattr(self, "cluster_count_", None))
+        self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
@@ -259,7 +260,7 @@ class PRCut(
         ranked = rank_clusters(start.assigner, rows)
         self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
         self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
-        self.layer_sizes_ = [config.n_clusters]
+        self.layer_sizes_, self.cluster_stability_ = [config.n_clusters], None
         return self
 
     @property

@@ -74,6 +74,24 @@ def test_layers_are_saved_and_loaded(model: PRCut, tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(ROWS, level=1), model.predict(ROWS, level=1))
 
 
+def test_clusters_that_starts_find_again_are_stable(tmp_path: Path) -> None:
+    # six blobs that every start finds, and a cloud, of which four clusters are made somehow
+    rng = np.random.default_rng(0)
+    blobs = np.repeat(30 * rng.normal(size=(6, 8)), 100, axis=0) + rng.normal(size=(600, 8))
+    rows = np.vstack([blobs, rng.normal(200, 1, (400, 8))])
+    model = PRCut(10, n_neighbors=10, balance_weight=0.3, random_state=0).fit(rows)
+    of_cloud = np.unique(model.labels_[600:])
+    is_blob = ~np.isin(np.arange(10), of_cloud)
+    assert model.cluster_stability_ is not None
+    assert (model.cluster_stability_[is_blob] == 1).all()
+    assert is_blob.sum() == 6
+    assert (model.cluster_stability_[of_cloud] < 0.95).all()
+    model.save(tmp_path)
+    loaded = PRCut.load(tmp_path)
+    np.testing.assert_array_equal(loaded.cluster_stability_, model.cluster_stability_)
+    assert PRCut(3).partial_fit(ROWS[:200]).cluster_stability_ is None
+
+
 @pytest.mark.parametrize("level", [-1, 2, True, "coarse"])
 def test_a_layer_that_is_not_there_is_refused(model: PRCut, level: Any) -> None:
     with pytest.raises(InvalidInputError, match="level="):

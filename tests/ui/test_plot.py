@@ -15,6 +15,7 @@ from prcut.errors import InvalidInputError
 from prcut.ui.colors import cluster_colors
 from prcut.ui.plot import (
     MOST_DRAWN,
+    AgreementDisplay,
     ClusterMapDisplay,
     ClusterSizesDisplay,
     ConfidenceDisplay,
@@ -152,3 +153,15 @@ print([name for name in ("matplotlib", "jinja2") if name in sys.modules])
     assert run.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match=r"module 'prcut\.ui' has no attribute 'Plot'"):
         _ = prcut.ui.Plot
+
+
+def test_agreement_is_drawn_where_clusters_were_counted(fitted: tuple[Any, ...]) -> None:
+    rows = fitted[1]
+    model = PRCut("auto", random_state=0).fit(rows)
+    display = AgreementDisplay.from_estimator(model)
+    line = display.ax_.lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), model.cluster_count_.tried)
+    np.testing.assert_array_equal(line.get_ydata(), model.cluster_count_.agreement)
+    assert [text.get_text() for text in display.ax_.texts] == [f"{model.n_clusters_} chosen"]
+    with pytest.raises(InvalidInputError, match="nothing was counted"):
+        AgreementDisplay.from_estimator(fitted[0])

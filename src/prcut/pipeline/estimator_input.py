@@ -35,7 +35,7 @@ class InputMixin:
             )
         return self.affinity == "precomputed"
 
-    def _config(self, n_clusters: int | None = None) -> FitConfig:
+    def _config(self, n_clusters: int | None = None, *layer_sizes: int) -> FitConfig:
         """Return the parameters that decide a fit; the others are the estimator's own."""
         given = self.get_params(deep=False)
         check_fraction(given["outliers"])
@@ -46,7 +46,7 @@ class InputMixin:
         given["n_clusters"] = n_clusters
         seed = int(check_random_state(given.pop("random_state")).randint(2**31 - 1))
         given["hidden"] = None if self.hidden is None else tuple(self.hidden)
-        return FitConfig.of(seed=seed, **given)
+        return FitConfig.of(seed=seed, layer_sizes=layer_sizes, **given)
 
     def _check(self, X: Any, *, reset: bool) -> Any:  # noqa: N803
         """Check X as scikit-learn does; copy it only where its dtype must change."""

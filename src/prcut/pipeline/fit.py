@@ -68,6 +68,8 @@ class Fit(NamedTuple):
         How sure the cluster of every row is; None where the rows are on disk.
     scales : array, shape (n_features,), or None
         What columns were divided by.
+    stability : float64 array, shape (n_clusters,), or None
+        How well independent starts found every cluster; None where none were compared.
     """
 
     start: LazyStart
@@ -82,6 +84,7 @@ class Fit(NamedTuple):
     steps: tuple[Step, ...] = ()
     probabilities: np.ndarray | None = None
     scales: np.ndarray | None = None
+    stability: np.ndarray | None = None
 
     @property
     def assigner(self) -> Assigner:
@@ -138,7 +141,7 @@ def fit_rows(
         partition = _search(chosen, features, config, device, log)
         labels, balance_weight = partition.labels, partition.balance_weight
         votes = Votes.of(chosen.graph, labels, partition.starts, config.n_clusters)
-        probabilities = votes.shares()
+        probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
         lesson = _draw_lesson(features, votes, config, copy=lazy)
         start = LazyStart(partial(distil, lesson, balance_weight, options, chosen.scales))
         if not lazy:
@@ -148,11 +151,12 @@ def fit_rows(
         trainer = Trainer.of(features, *options)
         start = LazyStart.of(_descend(chosen.graph, features, balance_weight, trainer))
         labels = _label(start().assigner, features, chosen.graph, config)
-        probabilities = rank_clusters(start().assigner, features).confidence
+        probabilities, stability = rank_clusters(start().assigner, features).confidence, None
         start().assigner.divide_columns(chosen.scales)
-    score = score_labels(chosen.graph, labels, config.n_clusters, balance_weight)
+    cost = config.n_clusters, balance_weight, config.layer_sizes
+    score = score_labels(chosen.graph, labels, *cost)
     kept = balance_weight, config.solver, chosen.n_neighbors
-    return Fit(start, labels, *score, *kept, tuple(log), probabilities, chosen.scales)
+    return Fit(start, labels, *score, *kept, tuple(log), probabilities, chosen.scales, stability)
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:

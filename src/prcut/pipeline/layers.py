@@ -15,13 +15,15 @@ class LayerMixin:
     """Gives an estimator its layers: its clusters, and what they merge to where searches agree.
 
     Its attribute ``layer_sizes_`` has the numbers of clusters, the largest first: one unless
-    ``n_clusters`` was looked for.
+    ``n_clusters`` was looked for. ``cluster_stability_`` says how well independent starts found
+    each of the clusters, or is None.
     """
 
     labels_: np.ndarray
     n_clusters_: int
     merge_tree_: MergeTree | None
     layer_sizes_: list[int]
+    cluster_stability_: np.ndarray | None
 
     @property
     def cluster_layers_(self) -> list[np.ndarray]:
@@ -47,8 +49,9 @@ class LayerMixin:
     def _n_layers(self) -> int:
         return len(self.layer_sizes_)
 
-    def _set_layers(self, count: ClusterCount | None) -> None:
+    def _set_layers(self, count: ClusterCount | None, stability: np.ndarray | None) -> None:
         """Set the numbers of clusters; where clusters do not merge, there is one layer."""
+        self.cluster_stability_ = stability
         merges = count is not None and self.merge_tree_ is not None
         self.layer_sizes_ = count.layers() if count and merges else [self.n_clusters_]
 

@@ -32,6 +32,7 @@ _USABLE_MEMORY = 0.6
 _LATER = (
     ("effort", "default"),
     ("first_balance", 0.0),
+    ("layer_sizes", ()),
     ("n_heads", 1),
     ("optimizer", "adam"),
     ("standardize", True),

@@ -190,6 +190,7 @@ class SaveMixin:
 
     _start: LazyStart
     _exemplars: Exemplars | None
+    cluster_stability_: np.ndarray | None
 
     @property
     def assigner_(self) -> Assigner:
@@ -217,6 +218,8 @@ class SaveMixin:
         arrays: dict[str, np.ndarray] = {"labels": self.labels_}
         if hasattr(self, "probabilities_"):  # an older model has none
             arrays["probabilities"] = self.probabilities_
+        if getattr(self, "cluster_stability_", None) is not None:
+            arrays["stability"] = self.cluster_stability_
         if self._exemplars is not None:
             arrays["clusters"] = self.clusters_
             exemplars = self._exemplars.to_arrays().items()
@@ -252,6 +255,8 @@ class SaveMixin:
         self.clusters_ = arrays.get("clusters", self.labels_.copy())
         if "probabilities" in arrays:
             self.probabilities_ = arrays["probabilities"]
+        if "stability" in arrays:
+            self.cluster_stability_ = arrays["stability"]
         if exemplars := _under("exemplars.", arrays):
             self._exemplars = Exemplars.of_arrays(exemplars, self.assigner_.n_features)
         history = {k: torch.from_numpy(v) for k, v in _under("history.", arrays).items()}
@@ -300,6 +305,7 @@ class SaveMixin:
             assigner = fit.assigner.to(choose_device(model.device))
         n_clusters, n_features = fit.assigner.n_clusters, fit.assigner.n_features
         fitted = {"n_features_in_": n_features, "layer_sizes_": [n_clusters], **fit.fitted}
+        fitted["cluster_stability_"] = None
         state = TrainState.start(assigner, model._config().train, fitted.pop("n_steps_", 0))
         model._start = LazyStart.of(Start(assigner, state))
         for name, value in fitted.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,8 @@ from prcut.numerics.cuts import cluster_cuts, cluster_links
 from prcut.numerics.objective import ClusterCost
 from prcut.runtime.distributed import choose_device, this_process
 from prcut.search.fragments import CoarseGraph
-from prcut.search.merge import MergeTree, merge_by_cut
+from prcut.search.hierarchy import merge_further
+from prcut.search.merge import MergeTree
 
 MOST_LINKED = 4096
 """Clusters between which links are added up: 134 MB of them."""
@@ -42,19 +43,23 @@ class Score(NamedTuple):
 
 
 def score_labels(
-    graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, balance_weight: float
+    graph: SimilarityGraph,
+    labels: np.ndarray,
+    n_clusters: int,
+    balance_weight: float,
+    layer_sizes: Sequence[int] = (),
 ) -> Score:
     """Score the labels of all rows of one graph."""
     on_device = torch.from_numpy(labels).to(graph.weight.device)
-    return score_blocks(
-        [LabelledGraph(graph, on_device, graph.n_samples)], n_clusters, balance_weight
-    )
+    block = LabelledGraph(graph, on_device, graph.n_samples)
+    return score_blocks([block], n_clusters, balance_weight, layer_sizes)
 
 
 def score_blocks(
     blocks: Iterable[LabelledGraph],
     n_clusters: int,
     balance_weight: float,
+    layer_sizes: Sequence[int] = (),
     *,
     is_shared: bool = False,
 ) -> Score:
@@ -77,15 +82,22 @@ def score_blocks(
     n_samples = int(sizes.sum())
     cost = ClusterCost.of(n_samples, total.item(), n_clusters, balance_weight=balance_weight)
     between = csr_array(links.fill_diagonal_(0).numpy()) if n_linked else None
-    return score_sums(cuts.numpy(), sizes.numpy(), between, cost)
+    return score_sums(cuts.numpy(), sizes.numpy(), between, cost, layer_sizes)
 
 
 def score_sums(
-    cuts: np.ndarray, sizes: np.ndarray, links: csr_array | None, cost: ClusterCost
+    cuts: np.ndarray,
+    sizes: np.ndarray,
+    links: csr_array | None,
+    cost: ClusterCost,
+    layer_sizes: Sequence[int] = (),
 ) -> Score:
-    """Score a partition by the sums over its clusters, and by the links between these."""
+    """Score a partition by the sums over its clusters, and by the links between these.
+
+    The merge tree passes through the layers: see :func:`prcut.search.hierarchy.merge_further`.
+    """
     has_tree = links is not None and bool(sizes.all())
-    tree = merge_by_cut(CoarseGraph(links, sizes), cost) if has_tree else None
+    tree = merge_further(CoarseGraph(links, sizes), cost, layer_sizes) if has_tree else None
     ratio_cut = float(np.divide(0.5 * cuts, sizes, out=np.zeros(len(cuts)), where=cuts > 0).sum())
     return Score(cost.objective(cuts, sizes), ratio_cut, sizes.astype(np.int64), tree)
 

@@ -63,6 +63,7 @@ class FitSettings:
         8, "Steps along the edges from one end of a pair to the other, at first; later fewer."
     )
     n_components: int | None = 64
+    layer_sizes: tuple[int, ...] = ()
     refine: bool = True
     hidden: tuple[int, ...] | None = setting(
         None,

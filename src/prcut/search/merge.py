@@ -10,9 +10,6 @@ from prcut.numerics.objective import ClusterCost
 from prcut.search import kernels
 from prcut.search.fragments import CoarseGraph
 
-# weight of balance in merges by the cut
-_TIE_BREAK = 1e-6
-
 
 class MergeTree(NamedTuple):
     """The order of merges, and the cost of each.
@@ -38,27 +35,6 @@ class MergeTree(NamedTuple):
         for node in range(len(parent) - 1, -1, -1):  # parents have larger numbers
             parent[node] = parent[parent[node]]
         return np.unique(parent[:n_fragments], return_inverse=True)[1].reshape(-1)
-
-
-def merge_by_cut(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
-    """Merge clusters by the cut, and say what each merge adds to the objective.
-
-    Balance would merge small clusters rather than what belongs together; it only decides where
-    nothing is cut.
-    """
-    tree = merge(coarse, cost._replace(factor=_TIE_BREAK * cost.factor))
-    links, sizes, costs = coarse.links.toarray(), coarse.sizes.copy(), tree.costs.copy()
-    cuts, place = links.sum(1), [*range(len(sizes))]
-    for number, (one, other) in enumerate(tree.children.tolist()):
-        kept, gone = place[one], place[other]
-        place.append(kept)
-        before = cost(cuts[[kept, gone]], sizes[[kept, gone]]).sum()
-        cuts[kept] += cuts[gone] - 2 * links[kept, gone]
-        sizes[kept] += sizes[gone]
-        links[kept] += links[gone]
-        links[:, kept] = links[kept]
-        costs[number] = cost(cuts[kept], sizes[kept]) - before
-    return tree._replace(costs=costs)
 
 
 def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:

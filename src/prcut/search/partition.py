@@ -28,7 +28,8 @@ from prcut.search.fragments import (
     find_groups,
     overlay,
 )
-from prcut.search.merge import MergeTree, merge_by_cut
+from prcut.search.hierarchy import merge_further
+from prcut.search.merge import MergeTree
 from prcut.search.moves import find_optima, find_optimum, improve
 from prcut.search.refine import partition_cuts, refine
 from prcut.search.sweep import cluster_sums, sweep
@@ -244,7 +245,7 @@ def merge_clusters(
     """Merge the clusters, none of which may be empty, down to one, by what the cut falls most."""
     coarse = as_coarse(graph)
     cost = cluster_cost(coarse, int(labels.max()) + 1, balance_weight)
-    return merge_by_cut(_contract(coarse, labels), cost)
+    return merge_further(_contract(coarse, labels), cost)
 
 
 def cluster_cost(graph: CoarseGraph, n_clusters: int, balance_weight: float) -> ClusterCost:

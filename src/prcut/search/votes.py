@@ -71,6 +71,22 @@ class Votes(NamedTuple):
         shares: np.ndarray = (votes / N_VOTES).astype(np.float32)
         return shares
 
+    def stability(self, n_clusters: int) -> np.ndarray | None:
+        """Return how well the starts find every cluster again, float64, shape (n_clusters,).
+
+        That is the mean Jaccard index of the cluster and what is most like it in each start; None
+        where there are too many clusters to be compared.
+
+        >>> labels, other = np.array([0, 0, 1, 1]), np.array([1, 0, 0, 0])
+        >>> Votes(csr_array((4, 4)), labels, np.stack([labels, other])).stability(2).round(2)
+        array([0.75, 0.83])
+        """
+        if n_clusters > _MAX_MATCHED:
+            return None
+        found = [_best_jaccard(self.labels, start, n_clusters) for start in self.starts]
+        stability: np.ndarray = np.mean(found, axis=0)
+        return stability
+
     def draw(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw votes of some rows, int64, shape (n_rows, N_VOTES)."""
         rows = rows[:, None]
@@ -99,3 +115,10 @@ def _match(labels: np.ndarray, start: np.ndarray, n_clusters: int) -> np.ndarray
     names[renamed] = kept
     renamed_start: np.ndarray = names[start]
     return renamed_start
+
+
+def _best_jaccard(labels: np.ndarray, start: np.ndarray, n_clusters: int) -> np.ndarray:
+    shared = count_shared(labels, start, n_clusters, n_clusters)
+    union = shared.sum(1)[:, None] + shared.sum(0) - shared
+    best: np.ndarray = np.divide(shared, np.maximum(union, 1)).max(1)
+    return best

@@ -226,6 +226,52 @@ class ConfidenceDisplay(_Display):
         ax.set(xlim=(0, 1), xlabel="probability of the row's cluster", ylabel="% of the rows")
 
 
+class AgreementDisplay(_Display):
+    """How well independent searches agree on each number of clusters, and which was chosen.
+
+    Parameters
+    ----------
+    tried : integer array, shape (n_tried,)
+        Numbers of clusters.
+    agreement : array, shape (n_tried,)
+        Mean adjusted Rand index of the searches: :class:`prcut.search.count.ClusterCount`.
+    n_clusters : int
+        The number that was chosen.
+    """
+
+    def __init__(self, tried: np.ndarray, agreement: np.ndarray, n_clusters: int) -> None:
+        self.tried, self.agreement = np.asarray(tried), np.asarray(agreement)
+        self.n_clusters = n_clusters
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw what ``fit`` found with ``n_clusters="auto"``."""
+        count = getattr(estimator, "cluster_count_", None)
+        if count is None:
+            raise InvalidInputError(
+                "nothing was counted: n_clusters was given, or the model was loaded; fit it with "
+                "n_clusters='auto'."
+            )
+        return cls(count.tried, count.agreement, count.n_clusters).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        ax.plot(self.tried, self.agreement, ".-", color="tab:blue", lw=1.2)
+        ax.axvline(self.n_clusters, color="tab:orange", ls="--", lw=1)
+        chosen = f"{self.n_clusters} chosen" if self.n_clusters > 1 else "no clusters"
+        ax.annotate(
+            chosen,
+            (self.n_clusters, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -2),
+            textcoords="offset points",
+            va="top",
+            fontsize=8,
+        )
+        ax.set(xscale="log", ylim=(0, 1.05), xlabel="clusters", ylabel="agreement of searches")
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")
+
+
 class CutMatrixDisplay(_MatrixDisplay):
     """Percentage of every cluster's weight (a row) that goes to each other cluster (a column).
 

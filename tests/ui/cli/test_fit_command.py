@@ -203,6 +203,11 @@ def test_layers_are_columns_of_the_labels(tmp_path: Path) -> None:
     assert {coarse for _, coarse in pairs} == {0, 1, 2, 3}
     assert main(["assign", str(run), f"{tmp_path}/rows.npy", "-o", str(more), "--quiet"]) == 0
     assert pq.read_table(more).to_pydict() == labels
+    assert main(["report", str(run), "-o", f"{tmp_path}/report.html", "--quiet"]) == 0
+    assert "How well independent searches" in (tmp_path / "report.html").read_text()
+    (tmp_path / "run" / "count.json").write_text('{"tried": [2, "many"], "agreement": [1, 1]}')
+    assert main(["report", str(run), "-o", f"{tmp_path}/report.html", "--quiet"]) == 3
+    (run / "count.json").write_text(json.dumps(found))
     model = PRCut.load(run / "model")
     assert model.layer_sizes_ == found["layers"]
     np.testing.assert_array_equal(

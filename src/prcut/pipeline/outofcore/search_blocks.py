@@ -94,7 +94,8 @@ class BlockSearch:
             numbers = range(labels.level.n_parts)
             tables = (_read_links(sums, number, n_clusters) for number in numbers)
             links = csr_array(sum(tables, start=csr_array((n_clusters, n_clusters))))
-        return score_sums(found.state.cuts, found.state.sizes, links, found.cost)
+        state, layer_sizes = found.state, self.config.layer_sizes
+        return score_sums(state.cuts, state.sizes, links, found.cost, layer_sizes)
 
     def _coarsen(self, level: Level) -> tuple[list[Level], list[Posts]]:
         """Contract the graph until one process can search it, at least once if it is large."""

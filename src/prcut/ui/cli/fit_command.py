@@ -94,7 +94,8 @@ def fit(
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
         if is_counted:
-            config = configure(_count_clusters(data, path, column, config, wanted))
+            n_clusters, *coarser = _count_clusters(data, path, column, config, wanted)
+            config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
             _check_top(top, config.n_clusters)
         result = _run(data, path, sizes, config, messages, limit, source)
@@ -115,20 +116,21 @@ def _check_top(top: int, n_clusters: int) -> None:
 
 def _count_clusters(
     data: str, path: str, column: str | None, config: FitConfig, wanted: Any
-) -> int:
-    """Return the number of clusters of a sample of the rows, or what an earlier call found."""
+) -> list[int]:
+    """Return the sizes of the layers of a sample of the rows, or what an earlier call found."""
     from prcut.pipeline.choose import choose_n_clusters
     from prcut.pipeline.run_folder import COUNT, read_plan
     from prcut.runtime.folder import Folder
     from prcut.runtime.sources import open_source, sample_rows
 
     if (folder := Folder(path)).exists("plan.json"):
-        return int(read_plan(folder)["n_clusters"])
+        plan = read_plan(folder)
+        return [int(plan["n_clusters"]), *map(int, plan.get("layer_sizes", ()))]
     sample = sample_rows(open_source(data, column=column), _COUNTED_ROWS, [config.seed, 11])
     count, _ = choose_n_clusters(sample, None, config, wanted)
     curve = {"tried": count.tried.tolist(), "agreement": count.agreement.round(6).tolist()}
     folder.write_json(COUNT, {"n_clusters": count.n_clusters, "layers": count.layers(), **curve})
-    return count.n_clusters
+    return count.layers()
 
 
 def _run(

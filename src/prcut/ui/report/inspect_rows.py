@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ def inspect_fitted(
     **options: Any,
 ) -> Inspection:
     """Inspect how a fitted estimator clusters rows; options are those of its ``inspect``."""
-    return inspect_assigner(
+    count, stability = (getattr(model, f"cluster_{name}_", None) for name in ("count", "stability"))
+    inspection = inspect_assigner(
         assigner,
         RowSource(rows),
         name=type(model).__name__,
@@ -80,6 +81,8 @@ def inspect_fitted(
         partition=getattr(model, "labels_", None) if config.solver == "search" else None,
         **options,
     )
+    agreement = None if count is None else np.column_stack([count.tried, count.agreement])
+    return replace(inspection, agreement=agreement, stability=stability)
 
 
 def inspect_assigner(

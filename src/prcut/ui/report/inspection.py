@@ -68,6 +68,10 @@ class Inspection:
         The searched partition that was distilled into the assigner, where it is known.
     first_level : int64 array, shape (n_clusters,), or None
         In a hierarchy, the first-level cluster that contains each cluster.
+    agreement : float64 array, shape (n_tried, 2), or None
+        Numbers of clusters that were tried, and how well searches agreed on each.
+    stability : float64 array, shape (n_clusters,), or None
+        How well independent starts found every cluster again.
     seconds : float
         Duration of the inspection.
     """
@@ -88,6 +92,8 @@ class Inspection:
     history: Mapping[str, np.ndarray] = field(default_factory=dict)
     partition: np.ndarray | None = None
     first_level: np.ndarray | None = None
+    agreement: np.ndarray | None = None
+    stability: np.ndarray | None = None
     seconds: float = 0.0
 
     @cached_property

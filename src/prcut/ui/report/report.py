@@ -18,6 +18,7 @@ from prcut.runtime.progress import Progress
 from prcut.ui.colors import cluster_colors
 from prcut.ui.plot import (
     MOST_DRAWN,
+    AgreementDisplay,
     ClusterMapDisplay,
     ClusterSizesDisplay,
     ConfidenceDisplay,
@@ -160,6 +161,10 @@ def _draw_pictures(
         "sizes": (ClusterSizesDisplay(inspection.sizes), _WIDE, "Rows per cluster"),
         "confidence": (confidence, _WIDE, "Histogram of the confidence"),
     }
+    if inspection.agreement is not None:
+        tried, agreed = inspection.agreement.T
+        agreement = AgreementDisplay(tried, agreed, inspection.n_clusters)
+        displays["agreement"] = agreement, _WIDE, "Agreement of searches"
     if inspection.history:
         displays["history"] = HistoryDisplay(inspection.history), _WIDE, "Training curves"
     if inspection.links is not None and inspection.n_clusters > 1:

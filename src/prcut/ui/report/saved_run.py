@@ -15,7 +15,7 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph
 from prcut.numerics.cuts import cluster_links
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.fit_shards import label_edges
-from prcut.pipeline.run_folder import check_finished, read_history, read_plan
+from prcut.pipeline.run_folder import COUNT, check_finished, read_history, read_plan
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source
@@ -89,6 +89,7 @@ def inspect_run(
         seed=seed,
         on_progress=on_progress,
     )
+    inspection = replace(inspection, agreement=_read_agreement(folder))
     if about["mode"] != "disk" or inspection.n_clusters > MOST_LINKED:
         return inspection
     links = _links_of_blocks(f"{path}/blocks", assigner, plan["similarity"], most_rows)
@@ -109,6 +110,18 @@ def _open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[s
             "pass the original rows as data (--data PATH)."
         )
     return source
+
+
+def _read_agreement(folder: Folder) -> np.ndarray | None:
+    """Read how well searches agreed, where the number of clusters was looked for."""
+    if not folder.exists(COUNT):
+        return None
+    with parsing(f"{folder.path}/{COUNT}"):
+        count = folder.read_json(COUNT)
+        curve: np.ndarray = np.array([count["tried"], count["agreement"]], np.float64).T
+        if curve.ndim != 2 or not np.isfinite(curve).all() or (curve[:, 0] < 1).any():
+            raise ValueError("no curve")
+    return curve
 
 
 def _check_figures(result: dict[str, Any]) -> None:
