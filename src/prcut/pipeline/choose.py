@@ -20,7 +20,7 @@ from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.config import FitConfig
 from prcut.runtime.progress import StepLog
 from prcut.search.count import ClusterCount, count_clusters
-from prcut.search.partition import QuickPartition, choose_balance, quick_partition
+from prcut.search.partition import QuickPartition, quick_partition
 
 _LOG = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitCon
         graph, n_clusters, balance_weight=weight, seed=config.seed, n_jobs=config.n_threads
     )
     if weight is None:
-        weight = choose_balance(graph, quick.partition.labels, n_clusters)
+        weight = quick.partition.balance_weight
     return chosen._replace(quick=quick), replace(config, balance_weight=weight)
 
 

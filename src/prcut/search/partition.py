@@ -47,8 +47,9 @@ _N_CYCLES, _MAX_GROUPED_ROWS = 2, 2**18
 _MAX_FRAGMENTS = 2**13
 # below this fraction of the objective of random labels there is nothing left to gain
 _NOTHING_LEFT = 1e-4
-# agreement of starts from which clusters of other sizes are not looked for
-_UNDISPUTED = 0.95
+# agreement of starts from which no unequal clusters are looked for. What these must gain if they
+# are searched with little balance; more, and with some, where one is below so many mean sizes
+_UNDISPUTED, _GAIN, _GAIN_OF_SMALL, _SMALL, _SOME_BALANCE = 0.95, 0.03, 0.1, 0.6, 0.3
 # at most what a random cluster costs, and not nothing, where nothing is cut
 _BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
 
@@ -143,7 +144,7 @@ def find_partition(
     with closing(map_threads(lambda task: task(), tasks, n_jobs)) as results:
         quick = next(results) if quick is None else quick
         if balance_weight is None:
-            balance_weight = choose_balance(coarse, quick.partition.labels, n_clusters)
+            balance_weight = quick.partition.balance_weight
         cost = cluster_cost(coarse, n_clusters, balance_weight)
         partition = _refined(coarse, quick.partition.labels, cost)
         log("quick search", partition.objective)
@@ -184,7 +185,8 @@ def quick_partition(
     """Search quickly, and measure whether the graph, not the start, determines the clusters.
 
     Without a weight, clusters of equal sizes are looked for first and, where starts disagree on
-    them, clusters of any size; those that starts agree on more are kept.
+    them, clusters of any size; those that starts agree on more are kept. If these are unequal and
+    starts agree on them clearly more, balance stays little; else :func:`choose_balance` chooses it.
     """
     coarse, rng = as_coarse(graph), np.random.default_rng(seed)
     fragments = _fragments(coarse, n_clusters, rng)
@@ -201,7 +203,21 @@ def quick_partition(
         if agreement >= _UNDISPUTED:
             break
     best, *rest = sorted(found, key=attrgetter("agreement"), reverse=True)
+    if balance_weight is None:
+        gain = best.agreement - rest[0].agreement if rest else 0.0
+        best = best._replace(balance_weight=_settle_balance(coarse, best, gain, n_clusters))
     return QuickPartition(best, fragments, tuple(one.labels for one in rest))
+
+
+def _settle_balance(coarse: CoarseGraph, draft: Partition, gain: float, n_clusters: int) -> float:
+    """Keep to little balance where starts agree on unequal clusters more, by so much."""
+    if draft.balance_weight == _MIN_BALANCE:
+        sizes = np.bincount(draft.labels, coarse.sizes, n_clusters)
+        if gain >= _GAIN and sizes.min() >= _SMALL * sizes.mean():
+            return _MIN_BALANCE
+        if gain >= _GAIN_OF_SMALL:
+            return _SOME_BALANCE
+    return choose_balance(coarse, draft.labels, n_clusters)
 
 
 def choose_balance(
