@@ -1,6 +1,7 @@
 """The contest's statistics, on records that never were."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from benchmarks.harness.contest.significance import (
     friedman_p,
 )
 from benchmarks.harness.contest.specs import CONTESTANTS, contest_specs, is_left_out
+from benchmarks.harness.records import RunResult
 from scipy.stats import wilcoxon
 
 from prcut.errors import InvalidInputError
@@ -135,9 +137,25 @@ def test_each_claim_can_fall_short():
     assert "no records of prcut" in check_claims(make_scoreboard(peers), "development")[-1]
 
 
+def test_a_method_that_refuses_the_rows_is_the_last():
+    def with_fate(message):
+        return [
+            replace(one, result=RunResult("failed", message))
+            if (one.spec.method, one.spec.dataset) == ("evoc", DEVELOPMENT[0])
+            else one
+            for one in records_of(ours_first)
+        ]
+
+    board = make_scoreboard(with_fate("ValueError: n_components=4 must be between 0 and 2"))
+    assert DEVELOPMENT[0] in board.sets
+    assert board.row("nmi", "evoc")[board.sets.index(DEVELOPMENT[0])] == 0
+    absent = make_scoreboard(with_fate("InvalidInputError: evoc is not installed"))
+    assert absent.incomplete == (DEVELOPMENT[0],)
+
+
 def test_the_report_has_ranks_duels_and_every_set():
     text = summarise_contest(records_of(ours_first))
-    assert f"## Mean ranks over {len(DEVELOPMENT)} data sets" in text
+    assert f"### Mean ranks over {len(DEVELOPMENT)} data sets" in text
     assert "| PRCut | 1.00 |" in text
     assert f"| METIS | {len(DEVELOPMENT)} / 0 / 0 |" in text
     assert all(f"| {name} |" in text for name in DEVELOPMENT)

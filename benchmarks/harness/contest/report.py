@@ -72,7 +72,7 @@ def _describe_ranks(board: Scoreboard) -> str:
     ]
     p = friedman_p(board.scores["nmi"])
     return (
-        f"## Mean ranks over {len(board.sets)} data sets\n\n"
+        f"### Mean ranks over {len(board.sets)} data sets\n\n"
         "1 is best; the kinds' ranks are by NMI. Medians over seeds; a method without a result "
         "(left out for its size, or not done in time) counts as the last.\n\n"
         f"{_table(head, rows)}\n\n"
@@ -90,7 +90,7 @@ def _describe_duels(board: Scoreboard) -> str:
         counts = f"{duel.wins} / {duel.ties} / {duel.losses}"
         rows.append([_title(method), counts, f"{difference:+.3f}", f"{p:.2g}"])
     head = ["PRCut against", "wins / ties / losses", "median difference", "p (Wilcoxon, Holm)"]
-    return f"## PRCut against each peer, NMI\n\nLess than .005 is a tie.\n\n{_table(head, rows)}"
+    return f"### PRCut against each peer, NMI\n\nLess than .005 is a tie.\n\n{_table(head, rows)}"
 
 
 def _describe_sets(board: Scoreboard, score: str) -> str:
@@ -101,4 +101,4 @@ def _describe_sets(board: Scoreboard, score: str) -> str:
         cells = [f"*{value:.3f}*" if value == best else f"{value:.3f}" for value in values]
         rows.append([name, CONTEST_SETS[name].kind, *cells])
     head = ["data set", "kind", *(_title(method) for method in board.methods)]
-    return f"## {score.upper()} by data set\n\n{_table(head, rows)}"
+    return f"### {score.upper()} by data set\n\n{_table(head, rows)}"

@@ -51,7 +51,7 @@ def make_scoreboard(records: Iterable[RunRecord]) -> Scoreboard:
     """Return the scores of all methods that have records, on the sets that all of them have."""
     runs: dict[tuple[str, str], list[RunRecord]] = {}
     for record in newest_records(records):
-        if record.result.status != "failed":
+        if record.result.status != "failed" or _refuses_rows(record):
             runs.setdefault((record.spec.method, record.spec.dataset), []).append(record)
     methods = tuple(name for name in CONTESTANTS if any(method == name for method, _ in runs))
     seen = [name for name in CONTEST_SETS if any(dataset == name for _, dataset in runs)]
@@ -68,6 +68,11 @@ def make_scoreboard(records: Iterable[RunRecord]) -> Scoreboard:
     scores = {score: table[:, :, i] for i, score in enumerate(SCORES)}
     incomplete = tuple(name for name in seen if name not in sets)
     return Scoreboard(methods, sets, scores, table[:, :, -1], incomplete)
+
+
+def _refuses_rows(record: RunRecord) -> bool:
+    """Return whether a method cannot take the rows, as EVoC with two columns; it has no result."""
+    return record.result.message.startswith("ValueError")
 
 
 def _summarise_runs(method: str, runs: Sequence[RunRecord]) -> list[float]:

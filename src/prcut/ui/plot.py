@@ -255,6 +255,8 @@ class AgreementDisplay(_Display):
         return cls(count.tried, count.agreement, count.n_clusters).plot(ax)
 
     def _draw(self, ax: Any) -> None:
+        from matplotlib.ticker import LogLocator, NullLocator
+
         ax.plot(self.tried, self.agreement, ".-", color="tab:blue", lw=1.2)
         ax.axvline(self.n_clusters, color="tab:orange", ls="--", lw=1)
         chosen = f"{self.n_clusters} chosen" if self.n_clusters > 1 else "no clusters"
@@ -268,8 +270,9 @@ class AgreementDisplay(_Display):
             fontsize=8,
         )
         ax.set(xscale="log", ylim=(0, 1.05), xlabel="clusters", ylabel="agreement of searches")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter("")
+        ax.xaxis.set_minor_locator(NullLocator())
 
 
 class CutMatrixDisplay(_MatrixDisplay):

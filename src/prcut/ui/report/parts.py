@@ -124,7 +124,7 @@ def describe_settings(inspection: Inspection) -> dict[str, str]:
         "graph kept": _MODES.get(str(about.get("mode"))),
         "hidden layers": _describe_layers(config),
         "balance weight": _format(config.get("balance_weight"), ".4g"),
-        "seed": _format(config.get("seed"), ".4g"),
+        "seed": _format(config.get("seed"), ".0f"),
         "steps": _format(about.get("n_steps"), ","),
         "objective": _format(about.get("objective"), ".5g"),
         "ratio cut": _format(about.get("ratio_cut"), ".5g"),
