@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from prcut import PRCut
-from prcut.errors import InvalidInputError
+from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.layers import parse_layers
 from prcut.search.count import ClusterCount
 
@@ -90,6 +90,10 @@ def test_clusters_that_starts_find_again_are_stable(tmp_path: Path) -> None:
     loaded = PRCut.load(tmp_path)
     np.testing.assert_array_equal(loaded.cluster_stability_, model.cluster_stability_)
     assert PRCut(3).partial_fit(ROWS[:200]).cluster_stability_ is None
+    model.cluster_stability_ = model.cluster_stability_[:4]  # as a stranger might write it
+    model.save(tmp_path / "forged")
+    with pytest.raises(CorruptFileError, match="stability of shape"):
+        PRCut.load(tmp_path / "forged")
 
 
 @pytest.mark.parametrize("level", [-1, 2, True, "coarse"])

@@ -65,7 +65,7 @@ def test_graphs_of_cells_by_their_names(cells: Any) -> None:
     cells.obsp["mine"] = given
     cells.uns["other"] = {"connectivities_key": "mine"}
     found = []
-    for where in ({}, {"obsp": "mine"}, {"neighbors_key": "other"}, {"adjacency": given}):
+    for where in ({}, {"obsp": "mine"}, {"neighbors_key": "other"}, {"adjacency": given.tocoo()}):
         cluster_cells(cells, PRCut(5, random_state=0), **where)
         found.append(cells.obs["prcut"].tolist())
     assert found[0] == found[1] == found[2] == found[3]

@@ -256,7 +256,9 @@ class SaveMixin:
         if "probabilities" in arrays:
             self.probabilities_ = arrays["probabilities"]
         if "stability" in arrays:
-            self.cluster_stability_ = arrays["stability"]
+            self.cluster_stability_ = stability = arrays["stability"]
+            if stability.shape != (self.n_clusters_,) or not np.isfinite(stability).all():
+                raise ValueError(f"stability of shape {stability.shape}")
         if exemplars := _under("exemplars.", arrays):
             self._exemplars = Exemplars.of_arrays(exemplars, self.assigner_.n_features)
         history = {k: torch.from_numpy(v) for k, v in _under("history.", arrays).items()}

@@ -31,21 +31,22 @@ def merge_further(
     nodes, labels = np.arange(n_clusters), np.arange(n_clusters)
     for size in (*layer_sizes, 1):
         between = contract(coarse.links, labels, sizes=coarse.sizes)
-        groups = _find_groups(between, cost, size, rng)
+        groups = _search_layer(between, cost, size, rng)
         nodes = _merge_groups(between, cost, groups, nodes, n_clusters, children)
         labels = groups[labels]
     tree = np.array(children, np.int64).reshape(-1, 2)
     return MergeTree(tree, _added_costs(coarse, cost, tree))
 
 
-def _find_groups(
+def _search_layer(
     coarse: CoarseGraph, cost: ClusterCost, size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the group of every cluster, where there are as many groups."""
+    """Return the group of every cluster, where there are so many groups, or fewer if some empty."""
     if size == 1:
         return np.zeros(len(coarse.sizes), np.int64)
     cost = cost._replace(factor=balance_factor(_LAYER_BALANCE, size), n_clusters=size)
-    return find_optimum(coarse, cost, rng, 0, 0)[0]
+    labels, _ = find_optimum(coarse, cost, rng, 0, 0)
+    return np.unique(labels, return_inverse=True)[1].reshape(-1)
 
 
 def _merge_groups(

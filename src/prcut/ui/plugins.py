@@ -1,6 +1,6 @@
 """What other tools ask of a clustering: a function for Scanpy, a clusterer for Toponymy.
 
-Both take an estimator, fitted or not, so that its settings are the only ones. BERTopic needs
+Both fit an estimator that they are given, so that its settings are the only ones. BERTopic needs
 nothing: pass a :class:`prcut.PRCut` as its ``hdbscan_model``.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from prcut.errors import InvalidInputError
 
@@ -51,6 +52,7 @@ def cluster_cells(
         Return a changed copy, and leave ``adata`` as it was.
     """
     import pandas as pd
+    from natsort import natsorted
 
     adata = adata.copy() if copy else adata
     labels = np.full(adata.n_obs, "", dtype=object)
@@ -63,12 +65,11 @@ def cluster_cells(
         if not chosen.any():
             raise InvalidInputError(f"no cell has one of {list(groups)} in obs[{column!r}].")
     graph = _find_graph(adata, obsp, neighbors_key, adjacency)
-    graph = None if graph is None else graph[chosen][:, chosen]
+    graph = None if graph is None else csr_array(graph)[chosen][:, chosen]
     model.fit(_features(adata, use_rep)[chosen], graph=graph)
     prefix = "" if restrict_to is None else f"{'-'.join(restrict_to[1])},"
     labels[chosen] = [f"{prefix}{label}" for label in model.labels_]
-    order = sorted(set(labels), key=_natural)
-    adata.obs[key_added] = pd.Categorical(labels, categories=order)
+    adata.obs[key_added] = pd.Categorical(labels, categories=natsorted(set(labels)))
     probabilities = np.full(adata.n_obs, np.nan, dtype=np.float32)
     probabilities[chosen] = model.probabilities_
     adata.obs[f"{key_added}_probability"] = probabilities
@@ -107,13 +108,6 @@ def _find_graph(adata: Any, obsp: str | None, neighbors_key: str | None, adjacen
 def _check_key(mapping: Any, key: str, name: str) -> None:
     if key not in mapping:
         raise InvalidInputError(f"adata.{name} has no {key!r}, only {sorted(map(str, mapping))}.")
-
-
-def _natural(label: str) -> tuple[Any, ...]:
-    """Sort 2 before 10, and numbers before names."""
-    before, _, number = label.rpartition(",")
-    is_number = number.lstrip("-").isdigit()
-    return (before, not is_number, int(number) if is_number else 0, number)
 
 
 def _storable(value: Any) -> Any:
