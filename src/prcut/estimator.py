@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import ClassifierTags
 from torch import Generator
 
@@ -40,8 +35,6 @@ from prcut.ui.report.inspection import Inspection
 class PRCut(
     PredictMixin,
     SaveMixin,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):

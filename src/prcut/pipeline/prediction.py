@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from prcut.pipeline.estimator_input import InputMixin
 from prcut.pipeline.layers import LayerMixin
@@ -13,7 +14,13 @@ from prcut.pipeline.score import score_labels
 from prcut.training.assigner.predict import assign_labels, assign_probs, represent_rows
 
 
-class PredictMixin(InputMixin, ExemplarMixin, LayerMixin):
+class PredictMixin(
+    InputMixin,
+    ExemplarMixin,
+    LayerMixin,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+):
     """Gives an estimator ``predict``, ``predict_proba``, ``transform`` and ``score``."""
 
     def predict(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803

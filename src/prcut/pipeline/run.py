@@ -43,6 +43,7 @@ from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
 from prcut.pipeline.outofcore.fit_shards import fit_shards
 from prcut.pipeline.outofcore.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.pipeline.outofcore.row_labels import save_row_labels
 from prcut.pipeline.outofcore.search_run import distil_run, search_run
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, RunResult, read_result, save_result
 from prcut.pipeline.run_plan import (
@@ -261,12 +262,17 @@ def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None)
 
 
 def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:
+    known = Known.of_source(plan.source, plan.config)
     with _timed(seconds, "graph"):
         rows = read_all(plan.source)
         graph = _graph_stage(plan, rows)
     with _timed(seconds, "training"):
-        known = Known.of_source(plan.source, plan.config)
-        return fit_rows(rows, plan.config, graph, known=known, **options)
+        fit = fit_rows(rows, plan.config, graph, known=known, **options)
+    limits = plan.config.min_size, plan.config.max_size
+    if _is_leader() and fit.labels is not None and (known or limits != (None, None)):
+        # the assigner learns what is known, but does not keep to it row by row
+        save_row_labels(plan.folder / "partition", plan.key, fit.labels)
+    return fit
 
 
 def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:

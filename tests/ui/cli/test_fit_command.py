@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -37,6 +38,37 @@ def test_what_does_not_fit_in_memory_goes_through_the_disk(
     assert adjusted_rand_score(truth, labels["label"].to_numpy()) > 0.9
     assert main(["info", str(path)]) == 0
     assert re.search(r"stage partition +done", capsys.readouterr().out)
+
+
+def test_sizes_classes_and_weights_of_a_run(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, truth = np.load(data / "rows.npy")[:400], np.load(data / "labels.npy")[:400]
+    known = np.where(np.arange(400) < 40, truth, -1)
+    weights = np.random.default_rng(0).integers(1, 4, 400)
+    columns = {"x": list(rows), "known": known, "weight": weights}
+    pq.write_table(
+        pa.table({**columns, "x": [row.tolist() for row in rows]}), tmp_path / "a.parquet"
+    )
+    options = ["--neighbors", "10", "--effort", "fast", "--device", "cpu", "--quiet"]
+    command = ["fit", f"{tmp_path}/a.parquet", "-k", "4", "-o", f"{tmp_path}/run", *options]
+    columns_given = ["--label-column", "known", "--weight-column", "weight"]
+    assert main([*command, *columns_given, "--min-size", ".2"]) == 0
+    labels = pq.read_table(tmp_path / "run/labels")["label"].to_numpy()
+    assert (labels[:40] == truth[:40]).all()
+    assert (np.bincount(labels, weights) >= 0.2 * weights.sum()).all()
+    command = ["fit", f"{tmp_path}/a.parquet", "-k", "4", "-o", f"{tmp_path}/equal", *options]
+    assert main([*command, "--max-size", "equal"]) == 0
+    labels = pq.read_table(tmp_path / "equal/labels")["label"].to_numpy()
+    assert (np.bincount(labels) == 100).all()
+    capsys.readouterr()
+    refused = ["fit", f"{data}/rows.npy", *options]
+    for more, message in (
+        (["-k", "4", "--weight-column", "w"], "column 'w' needs Parquet data"),
+        (["--levels", "2,2", "--max-size", "equal"], "max_size cannot be used with --levels"),
+    ):
+        assert main([*refused, "-o", f"{tmp_path}/{more[0]}", *more]) != 0
+        assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_run_killed_in_its_first_file_is_resumed(data: Path, tmp_path: Path) -> None:

@@ -105,6 +105,14 @@ def _write_range(
     advance(n_rows)
 
 
+def save_row_labels(folder: Folder, key: str, labels: np.ndarray) -> None:
+    """Write clusters that are all in memory."""
+    for number in range(-(-len(labels) // _FILE_ROWS)):
+        rows = labels[number * _FILE_ROWS :][:_FILE_ROWS].astype(np.int32)
+        folder.seal(f"{_name(number)}.json", {f"{_name(number)}.npy": rows}, {"key": key})
+    finish(folder, key, len(labels))
+
+
 def save_score(folder: Folder, key: str, score: Score, balance_weight: float) -> None:
     """Write what the partition costs."""
     arrays = {"sizes.npy": score.cluster_sizes}
