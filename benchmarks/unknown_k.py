@@ -140,12 +140,15 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def read_peers(records: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
+def read_peers(own: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
     """Return number and ARI of peers, by data set: medians over their seeds."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
-    for one in records:
-        if "peer" in one:
-            found.setdefault(one["dataset"], {})[one["peer"]] = one["n_found"], one["ari"]
+    for peer_run in own:
+        if "peer" in peer_run:
+            found.setdefault(peer_run["dataset"], {})[peer_run["peer"]] = (
+                peer_run["n_found"],
+                peer_run["ari"],
+            )
     for table in ("table3", "table4"):
         records = read_records(RESULTS / f"{table}.jsonl")
         for name in {record.spec.dataset for record in records}:
