@@ -45,9 +45,10 @@ def distances_to(rows: np.ndarray, others: np.ndarray, metric: Metric) -> np.nda
             one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-300)
             for one in (rows, others)
         )
-        return np.maximum(1 - rows @ others.T, 0)
-    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
-    return np.sqrt(np.maximum(squares, 0))
+        found: np.ndarray = np.maximum(1 - rows @ others.T, 0)
+        return found
+    found = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
+    return np.sqrt(np.maximum(found, 0))
 
 
 def is_within(distances: Any, epsilon: float) -> Any:

@@ -116,11 +116,9 @@ def send_digests(job: Job, number: int, advance: _Advance) -> None:
 
 def _digest(rows: np.ndarray) -> np.ndarray:
     """Return 128 bits of every row, uint64, shape (n_rows, 2), which no other row shares."""
-    content = memoryview(np.ascontiguousarray(rows)).cast("B")
-    size = rows.shape[1] * rows.itemsize
+    content = np.ascontiguousarray(rows).view(np.uint8)
     blake = partial(hashlib.blake2b, digest_size=_DIGEST_BYTES, usedforsecurity=False)
-    starts = range(0, len(content), size)
-    digests = b"".join(blake(content[start : start + size]).digest() for start in starts)
+    digests = b"".join(blake(row).digest() for row in content)
     return np.frombuffer(digests, np.uint64).reshape(-1, 2)
 
 
@@ -185,7 +183,7 @@ def find_pairs(job: Job, number: int, advance: _Advance) -> None:
             n_found = min(N_NEIGHBORS, len(features) - 1)
             options: Any = {"metric": job.metric, "seed": job.seed}
             found.append(find_neighbors(features, n_found, rows=missing, **options))
-        nothing = Pairs(*np.empty((2, 0), np.int64), np.empty(0))
+        nothing = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         pairs = pairs_within(features, nodes, found, job.epsilon, job.seed) if found else nothing
         pairs = Pairs(named[pairs.source], named[pairs.target], pairs.distance)
         linked, root = forest(pairs)
@@ -273,10 +271,9 @@ def _components(
         # a pair that two blocks have found counts once
         is_new = np.ones(near.stop - near.start, bool)
         is_new[1:] = (np.diff(source[near]) != 0) | (np.diff(target[near]) != 0)
-        ends = (
-            np.searchsorted(found["rows"][inside], end[near][is_new]) for end in (source, target)
-        )
-        yield inside, Pairs(*ends, distance[near][is_new])
+        place_of = partial(np.searchsorted, found["rows"][inside])
+        one, other, distance_of = (x[near][is_new] for x in (source, target, distance))
+        yield inside, Pairs(place_of(one), place_of(other), distance_of)
 
 
 def join_groups(job: Job, n_buckets: int) -> tuple[int, int, int]:

@@ -83,6 +83,8 @@ def draw_sample(
     check_positive_int("size", size)
     temperature = _parse_balance(balance)
     labels = _open_labels(run)
+    if size > labels.n_samples:
+        raise InvalidInputError(f"{size=} must be at most {labels.n_samples}, the rows of {run}.")
     layers, n_clusters = _read_layers(run) if temperature is None else ([], _n_clusters(run))
     folder = Folder(path)
     check_new(folder)
@@ -127,7 +129,7 @@ def share_out(total: int, rooms: np.ndarray, weights: np.ndarray) -> np.ndarray:
     first = np.flatnonzero(levels <= fill[order] * (1 + 1e-12))
     level = levels[first[0]] if len(first) else np.inf
     exact = np.minimum(rooms, level * weights)
-    shares = np.floor(exact + 1e-9).astype(np.int64)
+    shares: np.ndarray = np.floor(exact + 1e-9).astype(np.int64)
     # what rounding leaves goes to the largest remainders
     left = np.lexsort((np.arange(len(rooms)), -(exact - shares)))
     left = left[shares[left] < rooms[left]][: total - int(shares.sum())]

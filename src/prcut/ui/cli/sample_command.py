@@ -33,7 +33,13 @@ def sample(
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.pipeline.sampling import draw_sample
 
-        given = size, balance
-        how = {"engine": open_engine(engine, address), "on_progress": display.on_progress}
-        drawn = draw_sample(run, out, *given, **settings, **how)  # type: ignore[arg-type]
+        drawn = draw_sample(
+            run,
+            out,
+            size,
+            balance,
+            engine=open_engine(engine, address),
+            on_progress=display.on_progress,
+            **settings,
+        )
     echo({"sample": out, "rows": str(drawn.n_rows), "n_clusters": str(drawn.n_clusters)})
