@@ -13,8 +13,10 @@ import typer
 
 import prcut
 from prcut.errors import InvalidInputError
+from prcut.ui.cli.dedup_command import dedup
 from prcut.ui.cli.fit_command import fit
 from prcut.ui.cli.options import with_options
+from prcut.ui.cli.sample_command import sample
 from prcut.ui.cli.shared import (
     command_again,
     echo,
@@ -68,6 +70,8 @@ app.command(
     epilog="On several processes, with the same result: "
     "[green]torchrun --nproc-per-node 2 -m prcut fit …[/green]"
 )(fit)
+app.command()(dedup)
+app.command()(sample)
 
 
 @app.command()

@@ -80,6 +80,20 @@ _TEXTS = {
         "or a .npy file.",
         "--data DATA": "The clustered data, if the run does not name it or it has moved.",
     },
+    "dedup": {
+        "RUN_OR_DATA": "A run folder, or data: a .npy file, a Parquet file or a folder of them.",
+        "--out,-o DIR": "Folder for the ids to keep and the groups.",
+        "--epsilon X": "Largest distance of near-duplicates.",
+        "--metric NAME": "cosine, for the distance 1 − cosine, or euclidean.",
+        "--keep WHICH": "exemplar, or best:COLUMN for the row with the largest value.",
+    },
+    "sample": {
+        "RUN": "A finished run folder with labels.",
+        "--out,-o DIR": "Folder for the ids and labels of the sample.",
+        "--size,-n N": "Number of rows.",
+        "--balance HOW": "tree, equal quotas down the tree of clusters; uniform, equal quotas for "
+        "all clusters; or temperature:T, quotas by sizes to the power of 1/T.",
+    },
     "status": {"RUN": "A run folder."},
     "plan": {
         "--rows N": "Number of rows, such as 1e9.",
@@ -160,7 +174,7 @@ def _annotate(parameter: inspect.Parameter, infos: dict[str, Any]) -> inspect.Pa
     """Describe a parameter of a command, which may be named like a setting's option."""
     info = infos.get(parameter.name)
     for setting in SETTINGS.values():
-        if parameter.name == (setting.metadata["option"] or setting.name):
+        if info is None and parameter.name == (setting.metadata["option"] or setting.name):
             _, info = _read_setting(setting, setting.metadata["help"])
     annotation = parameter.annotation
     return parameter.replace(annotation=Annotated[annotation, info] if info else annotation)
