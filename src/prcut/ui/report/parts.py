@@ -101,7 +101,7 @@ def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[st
     }
     if scores is not None:
         tiles |= {
-            "accuracy after matching": _format(scores.accuracy, ".1%"),
+            "accuracy against the classes": _format(scores.accuracy, ".1%"),
             "NMI with the classes": f"{scores.nmi:.3f}",
             "ARI": f"{scores.ari:.3f}",
         }

@@ -16,6 +16,7 @@ from prcut.numerics.cuts import cluster_links
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.fit_shards import label_edges
 from prcut.pipeline.run_folder import COUNT, check_finished, read_history, read_plan
+from prcut.pipeline.saved_fit import coarse_labels
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source
@@ -64,7 +65,8 @@ def inspect_run(
     source = _open_data(path, data, plan, result)
     is_levels = plan["kind"] == "levels"
     model = f"{str(path).rstrip('/')}/model"
-    assigner: Any = (load_levels if is_levels else load_model)(model).assigner
+    loaded: Any = (load_levels if is_levels else load_model)(model)
+    assigner = loaded.assigner
     # the result holds the settings that were chosen during the run
     about = {**plan, **result, "mode": "levels" if is_levels else plan["mode"]}
     if isinstance(assigner, Assigner):
@@ -89,7 +91,11 @@ def inspect_run(
         seed=seed,
         on_progress=on_progress,
     )
-    inspection = replace(inspection, agreement=_read_agreement(folder))
+    inspection = replace(
+        inspection,
+        agreement=_read_agreement(folder),
+        layers=() if is_levels else tuple(coarse_labels(loaded).values()),
+    )
     if about["mode"] != "disk" or inspection.n_clusters > MOST_LINKED:
         return inspection
     links = _links_of_blocks(f"{path}/blocks", assigner, plan["similarity"], most_rows)
