@@ -62,7 +62,8 @@ def _main(
 
     prcut info embeddings-prcut
 
-    Results go to standard output, one name=value per line; messages go to standard error.
+    Results go to standard output, one name=value per line or, with --json, as one object; messages
+    go to standard error.
     """
 
 
@@ -121,7 +122,7 @@ def assign(
         )
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were already written")
-    echo({"labels": out, "rows": str(written.n_samples), "files": str(written.n_files)})
+    echo({"labels": out, "rows": written.n_samples, "files": written.n_files})
 
 
 @app.command()
@@ -173,12 +174,10 @@ def info(path: str) -> None:
 
     prcut info run
     """
-    from prcut.ui.cli.info import describe_path
+    from prcut.ui.cli.info import describe_path, show_rows
 
     rows = describe_path(path)
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        typer.echo(f"{name:<{width}}  {value}")
+    echo({name.replace(" ", "_"): rows[name] for name in rows}, show_rows(rows))
 
 
 @app.command()
@@ -230,9 +229,14 @@ def status(run: str) -> None:
 
     folder = Folder(run)
     read_plan(folder)
-    for stage in read_status(folder):
-        typer.echo(stage.describe())
-    typer.echo("finished" if folder.exists("result.json") else "not finished")
+    stages, is_finished = read_status(folder), folder.exists("result.json")
+    lines = [stage.describe() for stage in stages]
+    results = {
+        "run": run,
+        "finished": is_finished,
+        "stages": [{**one.progress._asdict(), "state": one.state} for one in stages],
+    }
+    echo(results, "\n".join([*lines, "finished" if is_finished else "not finished"]))
 
 
 @app.command()
@@ -259,19 +263,26 @@ def plan(
 
     prcut plan --rows 5e6 --dim 64 --k 1000 --calibrate
     """
-    from prcut.pipeline.outofcore.capacity import Workload, read_rates, show_plan
-    from prcut.pipeline.outofcore.capacity import calibrate as measure_rates
+    from prcut.pipeline.outofcore import capacity
 
     try:
         n_samples = int(float(rows))
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
-    rates = measure_rates() if calibrate else read_rates()
-    sizes = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
-    work = Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
-    typer.echo(show_plan(work, rates))
+    rates = capacity.calibrate() if calibrate else capacity.read_rates()
+    sizes: Any = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
+    work = capacity.Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
+    stages = capacity.plan_stages(work, rates)
+    results = {
+        "rows": n_samples,
+        "blocks": work.n_blocks,
+        "disk_bytes": capacity.disk_peak(work, stages),
+        "core_hours": sum(one.core_seconds for one in stages) / 3600,
+        "rates": "measured" if rates else "typical",
+        "stages": stages,
+    }
     measured = "measured on this machine" if rates else "typical; --calibrate measures them"
-    typer.echo(f"rates: {measured}")
+    echo(results, f"{capacity.show_plan(work, rates)}\nrates: {measured}")
 
 
 @app.command()
@@ -329,7 +340,7 @@ def embed(
             raise InvalidInputError(f"{out=} must end in .npy.")
         rows = embed(read_items(items, column), encoder, on_progress=display.on_progress)
         path, manifest = copy_embeddings(rows, out)
-    n_samples, n_features = map(str, rows.shape)
+    n_samples, n_features = rows.shape
     echo({"embeddings": path, "manifest": manifest, "rows": n_samples, "features": n_features})
 
 

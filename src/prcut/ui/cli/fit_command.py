@@ -104,12 +104,12 @@ def fit(
         result = _run(data, path, sizes, config, messages, limit, source)
         if not is_leader():
             return
-        results = {"run": result.path, "model": f"{result.path}/model"}
+        results: dict[str, Any] = {"run": result.path, "model": f"{result.path}/model"}
         if assign:
             results["labels"] = f"{result.path}/labels"
             _write_labels(result, data, messages, top=top, **source)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
-    echo(results | {name: repr(getattr(result, names[name])) for name in names})
+    echo(results | {name: getattr(result, names[name]) for name in names})
 
 
 def _check_top(top: int, n_clusters: int) -> None:

@@ -28,8 +28,8 @@ _WITH_SIZE = "graph", "blocks", "pairs", "labels"
 _Rows = dict[str, Any]
 
 
-def describe_path(path: str | Path) -> list[tuple[str, str]]:
-    """Return names and values that describe what ``path`` holds."""
+def describe_path(path: str | Path) -> _Rows:
+    """Return names and values that describe what ``path`` holds, in the order to show them."""
     where = str(path)
     folder = Folder(where)
     info = folder.filesystem.get_file_info(folder.path)
@@ -47,7 +47,16 @@ def describe_path(path: str | Path) -> list[tuple[str, str]]:
             ) from error
     if kind in _WITH_SIZE:
         rows["size"] = readable_bytes(_size(folder))
-    return [(_printable(name), _printable(_text(value))) for name, value in rows.items()]
+    return {
+        _printable(name): _printable(value) if isinstance(value, str) else value
+        for name, value in rows.items()
+    }
+
+
+def show_rows(rows: _Rows) -> str:
+    """Format what :func:`describe_path` found, one line for each name."""
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {_printable(_text(value))}" for name, value in rows.items())
 
 
 def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:

@@ -13,6 +13,7 @@ import typer
 from prcut.errors import InvalidInputError
 from prcut.pipeline.settings import FitSettings, Preset
 from prcut.training.settings import TrainSettings
+from prcut.ui.cli.shared import results_printed
 
 SETTINGS: dict[str, Field[Any]] = {
     setting.name: setting
@@ -33,7 +34,7 @@ _PANELS: dict[str | None, tuple[str, ...]] = {
     "Graph": (),
     "Known": (),
     "Training": ("preset",),
-    "Running": ("resume", "device", "memory", "engine", "address", "workers", "quiet"),
+    "Running": ("resume", "device", "memory", "engine", "address", "workers", "json", "quiet"),
 }
 # a shell completes these; the library words the error about any other name
 _CHOICES = {"engine": ("local", "ray"), "preset": get_args(Preset)}
@@ -53,6 +54,7 @@ _TEXTS = {
         "--engine NAME": "Where tasks run: local, or ray for a Ray cluster.",
         "--address ADDRESS": "Address of the Ray cluster, such as auto. By default $RAY_ADDRESS, "
         "or a new cluster on this machine.",
+        "--json": "Print the results as one JSON object.",
         "--quiet,-q": "Show only warnings and errors.",
     },
     "fit": {
@@ -119,14 +121,19 @@ _TEXTS = {
 def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make options of a command's parameters, and of these settings and other names.
 
-    The command receives the latter as keywords, if its user gave them.
+    The command receives the latter as keywords, if its user gave them. Every command also has
+    ``--json``, which it never sees: what it gives to :func:`prcut.ui.cli.shared.echo` is printed
+    as the user wants it.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(*arguments: Any, **options: Any) -> None:
+            as_json = options.pop("json", False)
             unset = {name for name in names if options[name] is None}
-            command(*arguments, **{name: options[name] for name in options if name not in unset})
+            given = {name: options[name] for name in options if name not in unset}
+            with results_printed(as_json):
+                command(*arguments, **given)
 
         infos = _read_texts("") | _read_texts(command.__name__)
         parameters = [
@@ -135,6 +142,9 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
             if one.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         parameters += [_make_parameter(name, infos) for name in names]
+        wanted = Annotated[bool, infos["json"]]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter("json", kind, default=False, annotation=wanted))
         parameters.sort(key=_panel_number)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
