@@ -24,7 +24,7 @@ from prcut.search.prices import Prices
 _STEPS, _PASSED_ON, _MAX_NUMBERS = 30, 0.9, 2**28
 # price of leaving the class that reaches a row most, in units of what a row of random links adds to
 # the cut; price of a pair in one cluster that is to be kept apart
-_CLASS_PRICE, _APART_PRICE = 0.5, 8.0
+_CLASS_PRICE, _APART_PRICE = 0.4, 8.0
 
 
 class Known(NamedTuple):
@@ -232,7 +232,8 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         )
     if not np.issubdtype(classes.dtype, np.number) or (classes != np.rint(classes)).any():
         raise InvalidInputError(
-            f"y of {classes.dtype} must be whole numbers: classes from 0, and -1 for unknown rows."
+            f"Unknown label type: y of {classes.dtype} must be whole numbers, classes from 0, "
+            "and -1 for unknown rows."
         )
     if classes.min() < -1:
         raise InvalidInputError(f"y={classes.min()} must be a class from 0, or -1 for unknown.")
