@@ -27,7 +27,8 @@ from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Step, StepLog
 from prcut.search.merge import MergeTree
-from prcut.search.partition import Partition, find_partition, refine_labels
+from prcut.search.partition import find_partition, refine_labels
+from prcut.search.problem import Partition
 from prcut.search.votes import Votes
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels, rank_clusters

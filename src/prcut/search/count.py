@@ -15,7 +15,8 @@ from prcut.runtime.engine import map_threads
 from prcut.search.fragments import CoarseGraph, contract, find_fragments
 from prcut.search.merge import merge
 from prcut.search.moves import improve
-from prcut.search.partition import as_coarse, cluster_cost, weigh_balance
+from prcut.search.partition import as_coarse, weigh_balance
+from prcut.search.problem import cluster_cost
 from prcut.search.refine import refine
 
 # independent searches, and the rows on which they are compared at most
