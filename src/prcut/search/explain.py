@@ -1,4 +1,4 @@
-"""Why a row is where it is: its neighbours by cluster, and what its next best cluster would cost."""
+"""Why a row is in its cluster: its neighbours, and what its next best cluster would cost."""
 
 from __future__ import annotations
 
@@ -39,9 +39,14 @@ class Reasons(NamedTuple):
         """Return those of some rows."""
         return Reasons(*(values[rows] for values in self))
 
-    def explain(self, ids: np.ndarray | None = None) -> list[str]:
-        """Return a sentence for every row; ``ids`` are what the clusters are called."""
-        return [_say(*values, ids) for values in zip(*(one.tolist() for one in self), strict=True)]
+    def named(self, ids: np.ndarray) -> Reasons:
+        """Return the same with the ids of the clusters in place of their numbers."""
+        runner_up = np.where(self.runner_up >= 0, ids[self.runner_up], -1)
+        return self._replace(cluster=ids[self.cluster], runner_up=runner_up)
+
+    def explain(self) -> list[str]:
+        """Return a sentence for every row."""
+        return [_say(*values) for values in zip(*(one.tolist() for one in self), strict=True)]
 
 
 def find_reasons(
@@ -51,11 +56,11 @@ def find_reasons(
     balance_weight: float,
     rows: np.ndarray | None = None,
 ) -> Reasons:
-    """Find why the rows of a graph, or some of them, are in their clusters.
+    r"""Find why the rows of a graph, or some of them, are in their clusters.
 
     >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [5], [4]])
     >>> found = find_reasons(path, np.array([0, 0, 0, 1, 1, 1]), 2, 0.0, np.array([0, 2]))
-    >>> print("\\n".join(found.explain()))
+    >>> print("\n".join(found.explain()))
     all 1 neighbours are in cluster 0, and none in another
     1 of 2 neighbours are in cluster 0; the runner-up is 1 with 1; moving would raise J by 0.05
     """
@@ -79,7 +84,8 @@ def compare_clusters(
 
     A row i of degree d, with links w to its own cluster A and v to another B, changes J by
 
-    .. math:: f(cut_A − d + 2w, |A| − 1) + f(cut_B + d − 2v, |B| + 1) − f(cut_A, |A|) − f(cut_B, |B|)
+    .. math:: f(cut_A − d + 2w, |A| − 1) − f(cut_A, |A|)
+              + f(cut_B + d − 2v, |B| + 1) − f(cut_B, |B|)
 
     where f is :class:`prcut.numerics.objective.ClusterCost`.
 
@@ -129,17 +135,13 @@ def _say(
     n_inside: int,
     n_in_runner_up: int,
     change: float,
-    ids: np.ndarray | None,
 ) -> str:
-    def name(label: int) -> int:
-        return label if ids is None else int(ids[label])
-
     if n_neighbors == 0:
-        return f"no neighbour says anything of cluster {name(cluster)}"
+        return f"no neighbour says anything of cluster {cluster}"
     if runner_up < 0:
-        return f"all {n_neighbors} neighbours are in cluster {name(cluster)}, and none in another"
+        return f"all {n_neighbors} neighbours are in cluster {cluster}, and none in another"
     raises = "raise" if change >= 0 else "lower"
     return (
-        f"{n_inside} of {n_neighbors} neighbours are in cluster {name(cluster)}; the runner-up is "
-        f"{name(runner_up)} with {n_in_runner_up}; moving would {raises} J by {abs(change):.3g}"
+        f"{n_inside} of {n_neighbors} neighbours are in cluster {cluster}; the runner-up is "
+        f"{runner_up} with {n_in_runner_up}; moving would {raises} J by {abs(change):.3g}"
     )

@@ -1,4 +1,4 @@
-r"""Follow a world that changes: clusters keep their rows and names unless the objective pays for it.
+r"""Follow a world that changes: clusters keep their rows unless the objective pays for more.
 
 The partition of earlier rows is refined on the graph of earlier and new rows together. J has one
 more term: an earlier row that leaves its cluster pays :math:`μ/n` with :math:`μ = 2 k σ`. The
@@ -7,11 +7,11 @@ clusters may change, by the same sum of J and what is paid for renamed rows:
 
 - Two clusters *merge* where the sum falls. J keeps the number of clusters it was made for, so a
   cluster that goes costs the balance weight, ten times what a cluster adds to the cut.
-- A cluster that new rows joined is split in two. The part with fewer earlier rows is a *birth*
-  where it is as distinct as the others are: the split adds no more to the cut than the median, over
-  all clusters, of what a cluster would save by merging with the one it is linked to most, and
-  independent searches for the split agree. Earlier rows in it pay, as if all rows were earlier
-  ones in the same proportion.
+- A cluster that new rows joined is split in two. The part with the larger share of new rows is a
+  *birth* where these are more than chance explains (a binomial test, at 1 % over all clusters that
+  are tried), and where the part is as distinct as other clusters are: what the split adds to the
+  cut, and what renamed rows pay, is no more than the two clusters with the weakest border would
+  save by merging. In a partition of lowest J no split costs less: it would be made in their stead.
 - A cluster *dies* that has no rows left, or hardly any, which its neighbour takes.
 """
 
@@ -32,9 +32,8 @@ from prcut.search.problem import cluster_cost
 
 # mean sizes of clusters that a birth has at least, and below which one that goes is dead
 _LEAST_SIZE, _DEAD_SIZE = 0.2, 0.1
-# balance between the parts of a cluster: without any, a few rows would be cut off; the adjusted
-# Rand index from which searches for them agree
-_PART_BALANCE, _AGREE = 0.1, 0.85
+# balance between the parts of a cluster: without any, a few rows would be cut off
+_PART_BALANCE = 0.1
 # fraction of the balance weight that a birth may add to the cut in any case
 _CHEAP = 0.1
 # chance that a birth is no more than a fair share of the new rows
@@ -177,7 +176,7 @@ class _World:
         ]
 
     def split(self, rng: np.random.Generator) -> bool:
-        """Split clusters that new rows joined, where that is a birth; return whether there was one."""
+        """Split clusters that new rows joined, where that is a birth; return whether any was."""
         savings, *_ = self._savings(self.cut_cost)
         dearest = max(float(savings.max()), _CHEAP * self.balance_weight)
         joined, n_before = np.unique(self.labels[~self.is_old]).tolist(), self.n_numbers
@@ -196,8 +195,6 @@ class _World:
             return
         graph = CoarseGraph(links, np.ones(len(rows)))
         found = quick_partition(graph, 2, balance_weight=_PART_BALANCE, seed=seed).partition
-        if found.agreement < _AGREE:
-            return
         n_rows, n_new = (np.bincount(found.labels, one, 2) for one in (None, ~self.is_old[rows]))
         born = int(n_new[1] * n_rows[0] > n_new[0] * n_rows[1])
         # so many new rows, if all clusters had gained in proportion
