@@ -8,8 +8,8 @@ clusters may change, by the same sum of J and what is paid for renamed rows:
 - Two clusters *merge* where the sum falls. J keeps the number of clusters it was made for, so a
   cluster that goes costs the balance weight, ten times what a cluster adds to the cut.
 - A cluster that new rows joined is split in two. The part with the larger share of new rows is a
-  *birth* where these are more than chance explains (a binomial test, at 1 % over all clusters that
-  are tried), and where the part is as distinct as other clusters are: what the split adds to the
+  *birth* where these are more than chance explains (a binomial test against their share in the
+  cluster, at 1 % over all clusters that are tried), and where the part is as distinct as other clusters are: what the split adds to the
   cut, and what renamed rows pay, is no more than the two clusters with the weakest border would
   save by merging. In a partition of lowest J no split costs less: it would be made in their stead.
 - A cluster *dies* that has no rows left, or hardly any, which its neighbour takes.
@@ -34,8 +34,9 @@ from prcut.search.problem import cluster_cost
 _LEAST_SIZE, _DEAD_SIZE = 0.2, 0.1
 # balance between the parts of a cluster: without any, a few rows would be cut off
 _PART_BALANCE = 0.1
-# fraction of the balance weight that a birth may add to the cut in any case
-_CHEAP = 0.1
+# fraction of the balance weight that a birth may add to the cut in any case: what two clusters
+# cost, since the weight is ten times what one does, and both sides of a border pay for it
+_CHEAP = 0.2
 # chance that a birth is no more than a fair share of the new rows
 _CHANCE = 0.01
 _MAX_ROUNDS = 5
@@ -113,6 +114,7 @@ def follow(
     """
     world = _World(graph, labels, is_old, n_clusters, balance_weight, stickiness)
     world.bury(np.arange(n_clusters))
+    world.merge()  # before balance fills up what hardly has rows left
     world.refine()
     for number in range(_MAX_ROUNDS):
         if not world.split(np.random.default_rng([seed, number])):
@@ -197,8 +199,9 @@ class _World:
         found = quick_partition(graph, 2, balance_weight=_PART_BALANCE, seed=seed).partition
         n_rows, n_new = (np.bincount(found.labels, one, 2) for one in (None, ~self.is_old[rows]))
         born = int(n_new[1] * n_rows[0] > n_new[0] * n_rows[1])
-        # so many new rows, if all clusters had gained in proportion
-        if binom.sf(n_new[born] - 1, n_rows[born], (~self.is_old).mean()) > chance:
+        # so many new rows, if all of the cluster, or of the world, had gained in proportion
+        is_new = ~self.is_old[rows] if cluster < self.n_clusters else ~self.is_old
+        if binom.sf(n_new[born] - 1, n_rows[born], is_new.mean()) > chance:
             return
         outside = np.asarray(all_links.sum(1) - links.sum(1)).reshape(-1)
         between = links[found.labels == 0][:, found.labels == 1].sum()
