@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,22 +15,21 @@ from sklearn.base import (
 from sklearn.utils import ClassifierTags
 from torch import Generator
 
-from prcut.errors import InvalidInputError
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
-from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
+from prcut.pipeline.choose import as_graph, choose_n_clusters
 from prcut.pipeline.fit import fit_rows
 from prcut.pipeline.known import Known
 from prcut.pipeline.prediction import PredictMixin
 from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.settings import Effort, Preset, Solver
-from prcut.pipeline.starts import LazyStart
-from prcut.pipeline.stream import train_further
+from prcut.pipeline.stream import StreamMixin
+from prcut.pipeline.update import UpdateMixin
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.memory import release_memory
-from prcut.training.assigner.predict import assign_probs, rank_clusters
+from prcut.training.assigner.predict import assign_probs
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
 from prcut.ui.report.inspection import Inspection
@@ -39,6 +37,8 @@ from prcut.ui.report.inspection import Inspection
 
 class PRCut(
     PredictMixin,
+    UpdateMixin,
+    StreamMixin,
     SaveMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -114,6 +114,8 @@ class PRCut(
     cluster_count_ : ClusterCount, where the number was not given
         The numbers that were tried, and how well searches agreed on each.
     cluster_stability_ : float64 array, shape (n_clusters,); how well starts find each again
+    cluster_ids_ : int64 array, shape (n_clusters,); what the clusters keep being called
+    changes_ : tuple of Change; births, merges and deaths in the last :meth:`update`
     layer_sizes_, cluster_layers_, cluster_tree_ : list of int, list of int64 arrays, dict
         Numbers of clusters of the layers, the finest first (one where the number was given), labels
         in every layer, and which clusters are in which.
@@ -247,36 +249,12 @@ class PRCut(
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
         self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
+        self._keep_fit(rows, fit, config.seed)
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
             self.probs_ = assign_probs(fit.assigner, rows)
         release_memory()
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803
-        """Train further with the rows of X, one part of a stream.
-
-        Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
-        keep their numbers from call to call; ``labels_`` are those of the last. Training
-        continues where :meth:`fit`, :meth:`load` or the last call stopped.
-        """
-        if self._is_precomputed or self.outliers is not None:
-            raise InvalidInputError(
-                "partial_fit needs features, not affinity='precomputed', and keeps no rows to "
-                "compare outliers with."
-            )
-        config = replace(self._config(), solver="train")
-        before = self._start() if hasattr(self, "_start") else None
-        rows = self._check(X, reset=before is None)
-        scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
-        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
-        start = train_further(rows, graph, config, before, device, scales)
-        self._start = LazyStart.of(start)
-        ranked = rank_clusters(start.assigner, rows)
-        self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
-        self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
-        self.layer_sizes_, self.cluster_stability_ = [config.n_clusters], None
         return self
 
     @property

@@ -62,6 +62,7 @@ def assign_parquet(
     top: int = 0,
     layers: Mapping[int, np.ndarray] | None = None,
     partition: RowLabels | None = None,
+    cluster_ids: np.ndarray | None = None,
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -86,6 +87,8 @@ def assign_parquet(
         the column ``label_<number>``, int32.
     partition : RowLabels, optional
         The clusters that a run found for these rows, written in place of the assigner's.
+    cluster_ids : int64 array, shape (n_clusters,), optional
+        What clusters keep being called from update to update: one more column, ``cluster_id``.
     device : str
     engine : Engine, optional
         Where tasks run; by default in this process.
@@ -121,7 +124,10 @@ def assign_parquet(
         plan["partition"] = partition.key
     if layers:
         plan["layers"] = {str(size): names.tolist() for size, names in layers.items()}
-    job = _Job(folder, assigner, source, files, top, layers, partition, plan_key(plan))
+    if cluster_ids is not None:
+        plan["cluster_ids"] = cluster_ids.tolist()
+    results = top, layers, partition, cluster_ids
+    job = _Job(folder, assigner, source, files, *results, plan_key(plan))
     job.state.start(plan)
     folder.clear_unfinished()
     n_kept = sum(_is_finished(job, number) for number in range(len(files)))
@@ -154,7 +160,8 @@ def _check(
     if top and isinstance(assigner, LevelAssigner):
         raise InvalidInputError(f"{top=} must be 0 for a model of levels: it gives one cluster.")
     id_column = getattr(source, "id_column", None)
-    results = "label", "confidence", "clusters", "probs", *(f"label_{size}" for size in layers)
+    layer_names = [f"label_{size}" for size in layers]
+    results = "label", "confidence", "clusters", "probs", "cluster_id", *layer_names
     if id_column in results:
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     folder.check_is_no_file()
@@ -191,6 +198,7 @@ class _Job(NamedTuple):
     top: int
     layers: dict[int, np.ndarray]
     partition: RowLabels | None
+    cluster_ids: np.ndarray | None
     key: str
 
     @property
@@ -272,6 +280,7 @@ def _schema(job: _Job) -> pa.Schema:
     ]
     columns = [ids, ("label", pa.int32()), ("confidence", pa.float32())]
     columns += [(f"label_{size}", pa.int32()) for size in job.layers]
+    columns += [("cluster_id", pa.int64())] if job.cluster_ids is not None else []
     return pa.schema(columns + (ranked if job.top else []))
 
 
@@ -284,6 +293,8 @@ def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.Reco
             label, confidence, *lists = _assign(job.assigner, features, job.top, start, found)
             columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
             columns += [pa.array(names[label].astype(np.int32)) for names in job.layers.values()]
+            if job.cluster_ids is not None:
+                columns.append(pa.array(job.cluster_ids[label]))
             columns += [
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
                 for values in lists

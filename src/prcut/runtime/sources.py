@@ -124,17 +124,25 @@ def cut_row_ranges(source: Source, n_rows: int) -> np.ndarray:
 
 def sample_rows(source: Source, n_rows: int, seed: int | Sequence[int]) -> np.ndarray:
     """Draw about ``n_rows`` rows, in order, from row ranges spread evenly over the source."""
+    return draw_rows(source, n_rows, seed)[1]
+
+
+def draw_rows(
+    source: Source, n_rows: int, seed: int | Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of about ``n_rows`` rows, in order, and the rows: see ``sample_rows``."""
     rng = np.random.default_rng(seed)
     cuts = cut_row_ranges(source, rows_per_read(source))
     chosen = np.linspace(0, len(cuts) - 2, min(len(cuts) - 1, _SAMPLED_RANGES)).astype(int)
     ranges = [(int(cuts[number]), int(cuts[number + 1])) for number in np.unique(chosen)]
     n_seen = sum(stop - start for start, stop in ranges)
-    samples = []
+    numbers, samples = [], []
     for start, stop in ranges:
         wanted = min(stop - start, -(-n_rows * (stop - start) // n_seen))
         offsets = np.sort(rng.choice(stop - start, wanted, replace=False))
+        numbers.append(start + offsets)
         samples.append(source.read(start, stop)[offsets])
-    return np.concatenate(samples)
+    return np.concatenate(numbers), np.concatenate(samples)
 
 
 def read_all(source: Source) -> np.ndarray:

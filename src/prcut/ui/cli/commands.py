@@ -14,6 +14,7 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli.dedup_command import dedup
+from prcut.ui.cli.explain_command import explain
 from prcut.ui.cli.fit_command import fit
 from prcut.ui.cli.options import with_options
 from prcut.ui.cli.sample_command import sample
@@ -26,6 +27,7 @@ from prcut.ui.cli.shared import (
     open_engine,
     run_app,
 )
+from prcut.ui.cli.update_command import update
 
 app = typer.Typer(
     name="prcut",
@@ -73,6 +75,8 @@ app.command(
 )(fit)
 app.command()(dedup)
 app.command()(sample)
+app.command()(update)
+app.command()(explain)
 
 
 @app.command()
@@ -104,7 +108,7 @@ def assign(
     """
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.pipeline.labels import assign_parquet
-        from prcut.pipeline.saved_fit import coarse_labels
+        from prcut.pipeline.saved_fit import coarse_labels, read_ids
 
         loaded: Any = load(run_or_model)
         fitted = loaded.description.get("run", {})
@@ -116,6 +120,7 @@ def assign(
             id_column=id_column or fitted.get("id_column"),
             top=top,
             layers=coarse_labels(loaded),
+            cluster_ids=read_ids(loaded),
             device=device,
             engine=open_engine(engine, address),
             on_progress=display.on_progress,

@@ -107,7 +107,7 @@ def fit(
         results: dict[str, Any] = {"run": result.path, "model": f"{result.path}/model"}
         if assign:
             results["labels"] = f"{result.path}/labels"
-            _write_labels(result, data, messages, top=top, **source)
+            write_labels(result, data, messages, top=top, **source)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: getattr(result, names[name]) for name in names})
 
@@ -163,10 +163,11 @@ def _run(
     return result
 
 
-def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
+def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
+    """Write the labels of all rows of a run into its folder."""
     from prcut.pipeline.labels import assign_parquet
     from prcut.pipeline.outofcore.row_labels import RowLabels
-    from prcut.pipeline.saved_fit import coarse_labels
+    from prcut.pipeline.saved_fit import coarse_labels, read_ids
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 
@@ -175,7 +176,8 @@ def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> Non
         on_progress = StatusWriter(result.path).also(display.on_progress)
         path, found = f"{result.path}/labels", Folder(f"{result.path}/partition")
         how["partition"] = RowLabels(found) if found.exists("manifest.json") else None
-        how["layers"] = coarse_labels(load(result.path))
+        loaded = load(result.path)
+        how["layers"], how["cluster_ids"] = coarse_labels(loaded), read_ids(loaded)
         assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
 
 

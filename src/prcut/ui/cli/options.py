@@ -97,6 +97,19 @@ _TEXTS = {
         "all clusters; or temperature:T, quotas by sizes to the power of 1/T.",
     },
     "status": {"RUN": "A run folder."},
+    "update": {
+        "RUN": "A finished run folder; it is not changed.",
+        "--out,-o RUN": "Run folder to write. By default the name of DATA + -prcut.",
+        "--old-data DATA": "The data of RUN, if it does not name them or they have moved.",
+        "--stickiness X": "What an earlier row pays to leave its cluster, as a fraction of what "
+        "the objective falls at most when a row moves.",
+    },
+    "explain": {
+        "RUN": "A finished run folder.",
+        "--rows N,N,…": "Numbers of rows, counted from 0.",
+        "--ids ID,ID,…": "Ids of rows, if the run has an id column.",
+        "--data DATA": "The clustered data, if the run does not name it or it has moved.",
+    },
     "plan": {
         "--rows N": "Number of rows, such as 1e9.",
         "--dim N": "Features per row.",
