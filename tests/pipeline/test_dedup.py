@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from killed import KILLED, contents
 from prcut.errors import InvalidInputError
 from prcut.pipeline import dedup as library
 from prcut.pipeline.config import FitConfig
@@ -53,11 +54,6 @@ def data(planted: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPa
 def read(folder: Path) -> tuple[np.ndarray, Any]:
     kept = pq.read_table(folder / "kept")
     return kept.column(0).to_numpy(), pq.read_table(folder / "groups").to_pandas()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("memory", [None, 1_000_000])
@@ -143,29 +139,13 @@ def test_one_row_no_row_and_only_copies(tmp_path: Path) -> None:
     assert find_duplicates(zeros, tmp_path / "zeros").n_kept == 1
 
 
-_KILLED = """
-import os, signal, sys
-from prcut.runtime import folder
-from prcut.ui.cli.commands import main
-replace, count = os.replace, int(sys.argv[1])
-def killing(source, target):
-    global count
-    replace(source, target)
-    count -= 1
-    if count == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-os.replace = killing
-sys.exit(main(sys.argv[2:]))
-"""
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_call_is_resumed_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
     options: Any = {"epsilon": EPSILON, "column": "e", "keep": "best:quality", "memory": 1_000_000}
     find_duplicates(str(data), tmp_path / "calm", **options)
     words = f"dedup {data} --out {tmp_path / 'out'} --epsilon {EPSILON} --column e"
     words += " --keep best:quality --memory 1M -q"
-    command = [sys.executable, "-c", _KILLED, "60", *words.split()]
+    command = [sys.executable, "-c", KILLED, "60", *words.split()]
     code = subprocess.run(command, env=os.environ, check=False).returncode
     assert code == -signal.SIGKILL
     assert not (tmp_path / "out" / "_prcut" / "manifest.json").exists()

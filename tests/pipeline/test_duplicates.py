@@ -34,7 +34,7 @@ def test_groups_are_a_partition_and_lie_within_epsilon(points: list, epsilon: fl
 def test_two_heaps_on_a_thread_are_cut_at_the_thread() -> None:
     angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
     heap = 0.4 * np.c_[np.cos(angles), np.sin(angles)]
-    rows = np.concatenate([heap, [[0.95, 0.0]], heap + [1.9, 0.0]])
+    rows = np.concatenate([heap, [[0.95, 0.0]], heap + np.array([1.9, 0.0])])
     groups = split_chains(rows, all_pairs(rows, 0.9), 0.9, "euclidean")
     assert sorted(len(group) for _, group in groups)[-2:] in ([12, 13], [12, 12])
 
@@ -61,7 +61,9 @@ def test_what_cannot_be_cut_loses_what_its_exemplar_stands_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(library, "_MOST_MERGED", 2)
-    monkeypatch.setattr(library, "find_fragments", lambda weight, *_: np.zeros(weight.shape[0], int))
+    monkeypatch.setattr(
+        library, "find_fragments", lambda weight, *_: np.zeros(weight.shape[0], int)
+    )
     rows = np.arange(5.0)[:, None]
     groups = split_chains(rows, all_pairs(rows, 1.0), 1.0, "euclidean")
     assert sorted(np.concatenate([group for _, group in groups]).tolist()) == [*range(5)]

@@ -145,7 +145,7 @@ def _run_stages(
     stages.join_copies(job)
     if job.blocks is None and plan["mode"] == "disk":
         sizes = stages.N_NEIGHBORS, job.metric, plan["block_rows"], _HALO
-        config = BlockConfig(*sizes, anchors=1.0, seed=job.seed)
+        config = BlockConfig(*sizes, anchors=1.0, recall=stages.RECALL, seed=job.seed)
         blocks = build_blocks(source, f"{job.work.path}/blocks", config, **options)
         job = job._replace(blocks=blocks)
     run("pairs", partial(stages.find_pairs, job), job.n_parts)

@@ -29,8 +29,9 @@ from prcut.runtime.folder import Folder
 from prcut.runtime.shuffle import gather, is_scattered, scatter
 from prcut.runtime.sources import Source, read_all
 
-N_NEIGHBORS = 10
-"""Neighbours of a row; where more are within ε, exemplars find them."""
+N_NEIGHBORS, RECALL = 10, 0.9
+"""Neighbours of a row, where exemplars find more within ε, and the fraction of them to find: the
+nearest, which are the duplicates, are missed much more rarely than the farthest."""
 # rows of a bucket of digests; bytes of a bucket of groups
 _BUCKET_ROWS, _BUCKET_BYTES = 2**22, 2**28
 _DIGEST_BYTES = 16
@@ -181,7 +182,7 @@ def find_pairs(job: Job, number: int, advance: _Advance) -> None:
         missing = np.sort(first[~is_known & (first < n_core)])
         if len(missing) and len(features) > 1:
             n_found = min(N_NEIGHBORS, len(features) - 1)
-            options: Any = {"metric": job.metric, "seed": job.seed}
+            options: Any = {"metric": job.metric, "seed": job.seed, "recall": RECALL}
             found.append(find_neighbors(features, n_found, rows=missing, **options))
         nothing = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         pairs = pairs_within(features, nodes, found, job.epsilon, job.seed) if found else nothing
