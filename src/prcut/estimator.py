@@ -25,8 +25,8 @@ from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
 from prcut.pipeline.estimator_input import InputMixin
 from prcut.pipeline.fit import fit_rows
 from prcut.pipeline.layers import LayerMixin
+from prcut.pipeline.opened_run import RunMixin
 from prcut.pipeline.outliers import ExemplarMixin
-from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.score import score_labels
 from prcut.pipeline.settings import Effort, Preset, Solver
 from prcut.pipeline.starts import LazyStart
@@ -48,7 +48,7 @@ class PRCut(
     InputMixin,
     ExemplarMixin,
     LayerMixin,
-    SaveMixin,
+    RunMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
@@ -63,14 +63,15 @@ class PRCut(
     Parameters
     ----------
     n_clusters : int, "auto" or (int, int)
-        ``"auto"`` finds the number at which independent searches agree most, a pair within limits.
+        How many; ``"auto"`` finds where independent searches agree most, a pair within limits.
     preset : {"default", "paper-pixels", "paper-representations"}
         Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
-    metric : {"euclidean", "cosine", "inner_product"}; see the guide for columns of unlike units
+    metric : {"euclidean", "cosine", "inner_product"}
+        By which rows are neighbours; see the guide for columns of unlike units.
     similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
@@ -82,8 +83,7 @@ class PRCut(
         cut; 0 leaves the sizes free. By default a search derives it from the graph.
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
-    max_steps, batch_size, learning_rate : optional
-        Of training: see :class:`prcut.training.TrainConfig`.
+    max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
     effort : {"fast", "default", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
         trains one more of 20,000 rows or more.
