@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prcut.training.loss import RatioCutLoss as RatioCutLoss
     from prcut.training.loss import RunningClusterMass as RunningClusterMass
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Assigner": "training.assigner.network",

@@ -22,8 +22,8 @@ from prcut.graph.smoothing import graph_features
 from prcut.pipeline.choose import as_graph, choose_n_clusters
 from prcut.pipeline.fit import fit_rows
 from prcut.pipeline.known import Known
+from prcut.pipeline.opened_run import RunMixin
 from prcut.pipeline.prediction import PredictMixin
-from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.settings import Effort, Preset, Solver
 from prcut.pipeline.stream import StreamMixin
 from prcut.pipeline.update import UpdateMixin
@@ -39,7 +39,7 @@ class PRCut(
     PredictMixin,
     UpdateMixin,
     StreamMixin,
-    SaveMixin,
+    RunMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
@@ -54,14 +54,15 @@ class PRCut(
     Parameters
     ----------
     n_clusters : int, "auto" or (int, int)
-        ``"auto"`` finds the number at which independent searches agree most, a pair within limits.
+        How many; ``"auto"`` finds where independent searches agree most, a pair within limits.
     preset : {"default", "paper-pixels", "paper-representations"}
         Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
-    metric : {"euclidean", "cosine", "inner_product"}; see the guide for columns of unlike units
+    metric : {"euclidean", "cosine", "inner_product"}
+        By which rows are neighbours; see the guide for columns of unlike units.
     similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
@@ -76,8 +77,7 @@ class PRCut(
         makes sizes equal. ``labels_`` hold them exactly, :meth:`predict` about.
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
-    max_steps, batch_size, learning_rate : optional
-        Of training: see :class:`prcut.training.TrainConfig`.
+    max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
     effort : {"fast", "default", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
         trains one more of 20,000 rows or more.

@@ -260,7 +260,7 @@ class SaveMixin:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Load what :meth:`save` saved, or the model of a run of the command line."""
+        """Load what :meth:`save` saved, or the model of a run."""
         fit = load_fit(path)
         model: Any = cls._of(fit)
         arrays = dict(fit.arrays)

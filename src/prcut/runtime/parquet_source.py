@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.numerics.validation import check_finite
+from prcut.runtime.columns import match_columns, stack_columns
 from prcut.runtime.folder import absolute_path, locate
 
 # Rows decoded at a time. A row group may be larger than memory, and the scanner of pyarrow.dataset
@@ -58,11 +59,13 @@ class ParquetSource:
         counts = [sum(footer.group_rows) for footer in footers]
         self._set_rows(path, counts, [rows for footer in footers for rows in footer.group_rows])
         self.column, self.id_column = column or _only_float_lists(footers[0]), id_column
-        for footer in footers:
-            _check_columns(footer, self.column, id_column, footers[0])
         schema = footers[0].schema
+        # several, where the pattern of a wide file was given
+        self._wide = match_columns(schema, self.column, footers[0].path)
+        for footer in footers:
+            _check_columns(footer, self._wide or [self.column], id_column, footers[0])
         self.id_type = schema.field(id_column).type if id_column else None
-        is_half = schema.field(self.column).type.value_type == pa.float16()
+        is_half = not self._wide and schema.field(self.column).type.value_type == pa.float16()
         self.dtype: np.dtype[Any] = np.dtype(np.float16 if is_half else np.float32)
         lines = [f"{info.base_name} {info.size} {n}" for info, n in zip(infos, counts, strict=True)]
         content = "\n".join([*lines, f"{self.column} {self.id_column}"])
@@ -113,8 +116,9 @@ class ParquetSource:
 
     def read_values(self, column: str, rows: np.ndarray) -> list[Any]:
         """Read values of any column in ``rows``, ascending; other row groups are skipped."""
-        schema = pq.read_schema(self._paths[0], filesystem=self._filesystem)
-        _column_type(schema, column, self._paths[0])
+        if column != self.column:
+            schema = pq.read_schema(self._paths[0], filesystem=self._filesystem)
+            _column_type(schema, column, self._paths[0])
         found: list[Any] = []
         for start, stop in pairwise(self.group_starts.tolist()):
             inside = rows[slice(*np.searchsorted(rows, [start, stop]))]
@@ -144,6 +148,7 @@ class ParquetSource:
 
     def _batches(self, column: str, start: int) -> Iterator[pa.Array]:
         """Yield batches of a column from row ``start`` to the end of the last file."""
+        wide = self._wide if column == self.column else []
         for path, (_, file_start, file_stop) in zip(self._paths, self.files, strict=True):
             if file_stop <= start:
                 continue
@@ -154,8 +159,8 @@ class ParquetSource:
                 while groups and (rows := file.metadata.row_group(groups[0]).num_rows) <= skip:
                     skip -= rows
                     del groups[0]
-                for batch in file.iter_batches(_BATCH_ROWS, groups, [column]):
-                    yield batch.column(0)[skip:]
+                for batch in file.iter_batches(_BATCH_ROWS, groups, wide or [column]):
+                    yield (stack_columns(batch, wide) if wide else batch.column(0))[skip:]
                     skip = max(0, skip - len(batch))
 
     @contextmanager
@@ -235,7 +240,12 @@ def _read_footer(filesystem: fs.FileSystem, info: fs.FileInfo) -> _Footer:
 def _only_float_lists(footer: _Footer) -> str:
     """Return the name of the only column of float lists."""
     names = [field.name for field in footer.schema if _holds_float_lists(field.type)]
-    if len(names) != 1:
+    if not names:
+        raise InvalidInputError(
+            f"{footer.path} has no column of float lists; name its columns of numbers, such as by "
+            f"column='f*'. It has {', '.join(footer.schema.names[:20])}."
+        )
+    if len(names) > 1:
         raise InvalidInputError(
             f"{footer.path} has {len(names)} columns of float lists ({', '.join(names)}); "
             "name one by column=."
@@ -243,11 +253,15 @@ def _only_float_lists(footer: _Footer) -> str:
     return str(names[0])
 
 
-def _check_columns(footer: _Footer, column: str, id_column: str | None, first: _Footer) -> None:
+def _check_columns(
+    footer: _Footer, columns: list[str], id_column: str | None, first: _Footer
+) -> None:
     path, schema, _ = footer
-    kind = _column_type(schema, column, path)
-    if not _holds_float_lists(kind):
-        raise InvalidInputError(f"column {column!r} of {path} is {kind}, expected lists of floats.")
+    kinds = [_column_type(schema, column, path) for column in columns]
+    if len(columns) == 1 and not _holds_float_lists(kinds[0]):
+        raise InvalidInputError(
+            f"column {columns[0]!r} of {path} is {kinds[0]}, expected lists of floats."
+        )
     if id_column is None:
         return
     kind = _column_type(schema, id_column, path)

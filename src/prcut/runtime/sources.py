@@ -62,12 +62,13 @@ def open_source(
         Floats of 16, 32 or 64 bits; 64 bits are read as 32. An opened source is returned as it is.
     column : str, optional
         Parquet: the column of lists with the features; may be left out when only one column holds
-        lists of floats.
+        lists of floats. Of a wide file the columns of numbers, such as ``"f*"`` or ``"x,y,z"``.
     id_column : str, optional
         Parquet: a column of integers or strings that names the rows.
     filesystem : pyarrow.fs.FileSystem, optional
         Where a path is, when it is not local and not a URI.
     """
+    from prcut.runtime.columns import refuse_other_formats
     from prcut.runtime.parquet_source import ParquetSource
 
     if isinstance(data, ArraySource | ParquetSource):
@@ -81,6 +82,7 @@ def open_source(
         )
     if str(data).endswith(".npy"):
         return ArraySource(map_npy(Path(data)), absolute_path(data))
+    refuse_other_formats(str(data))
     return ParquetSource(str(data), column, id_column, filesystem)
 
 

@@ -169,5 +169,13 @@ def finish(folder: Folder, key: str, n_samples: int) -> None:
     (folder / "exchange").delete()
 
 
+def save_row_labels(folder: Folder, key: str, labels: np.ndarray) -> None:
+    """Write the clusters of rows in memory."""
+    for number, first in enumerate(range(0, len(labels), _FILE_ROWS)):
+        content = labels[first : first + _FILE_ROWS].astype(np.int32)
+        folder.seal(f"{_name(number)}.json", {f"{_name(number)}.npy": content}, {"key": key})
+    finish(folder, key, len(labels))
+
+
 def _name(number: int) -> str:
     return f"rows-{number:05d}"

@@ -14,6 +14,7 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli.dedup_command import dedup
+from prcut.ui.cli.doctor_command import doctor
 from prcut.ui.cli.explain_command import explain
 from prcut.ui.cli.fit_command import fit
 from prcut.ui.cli.options import with_options
@@ -25,6 +26,7 @@ from prcut.ui.cli.shared import (
     messages_of,
     model_path,
     open_engine,
+    remove_earlier,
     run_app,
 )
 from prcut.ui.cli.update_command import update
@@ -77,6 +79,7 @@ app.command()(dedup)
 app.command()(sample)
 app.command()(update)
 app.command()(explain)
+app.command()(doctor)
 
 
 @app.command()
@@ -92,6 +95,7 @@ def assign(
     device: str = "auto",
     engine: str = "local",
     address: str | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
     """Write the cluster of every row of DATA to Parquet files.
@@ -111,6 +115,8 @@ def assign(
         from prcut.pipeline.saved_fit import coarse_labels, read_ids
 
         loaded: Any = load(run_or_model)
+        if overwrite:
+            remove_earlier(out, data, "labels")
         fitted = loaded.description.get("run", {})
         written = assign_parquet(
             loaded.assigner,
@@ -139,6 +145,7 @@ def graph(
     column: str | None = None,
     neighbors: int = 15,
     memory: str | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
     **settings: Any,
 ) -> None:
@@ -160,6 +167,8 @@ def graph(
         from prcut.pipeline.run_plan import GraphConfig
 
         config = GraphConfig(neighbors, **settings)
+        if overwrite:
+            remove_earlier(out, data, "graph", "blocks")
         mode = graph_run(
             data, out, config, column=column, memory=limit, on_progress=display.on_progress
         )
@@ -213,8 +222,23 @@ def report(
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.ui.report.report import write_report
 
+        _check_contents(run, **contents)
         write_report(run, path, against=run_b, on_progress=display.on_progress, **contents)
     echo({"report": path})
+
+
+def _check_contents(run: str, data: str | None = None, **contents: str) -> None:
+    """Refuse columns and files of the rows that are not there, before any row is read."""
+    from prcut.pipeline.run_folder import read_plan
+    from prcut.runtime.folder import Folder
+    from prcut.runtime.sources import open_source
+    from prcut.ui.report.row_contents import check_contents
+
+    plan = read_plan(Folder(run))
+    if not contents or not (data or plan.get("data")):
+        return
+    source = open_source(data or plan["data"], column=plan["column"], id_column=plan["id_column"])
+    check_contents(source, **contents)
 
 
 @app.command()
@@ -275,7 +299,7 @@ def plan(
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
     rates = capacity.calibrate() if calibrate else capacity.read_rates()
-    sizes: Any = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
+    sizes = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
     work = capacity.Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
     stages = capacity.plan_stages(work, rates)
     results = {

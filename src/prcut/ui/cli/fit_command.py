@@ -13,7 +13,15 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
-from prcut.ui.cli.shared import command_again, echo, is_leader, load, messages_of, open_engine
+from prcut.ui.cli.shared import (
+    command_again,
+    echo,
+    is_leader,
+    load,
+    messages_of,
+    open_engine,
+    remove_earlier,
+)
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig
@@ -45,6 +53,7 @@ def fit(
     top: int = 0,
     preset: str = "default",
     resume: bool = False,
+    overwrite: bool = False,
     device: str = "auto",
     memory: str | None = None,
     engine: str = "local",
@@ -75,11 +84,15 @@ def fit(
 
     if (clusters is None) == (levels is None):
         raise InvalidInputError("give either --clusters N or --levels K1,K2.")
-    sizes = options.parse_numbers("levels", levels)
+    sizes = options.parse_numbers("--levels", levels)
     wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
     again = command_again(ctx, "--resume")
     if is_leader():
+        if overwrite:
+            if resume:
+                raise InvalidInputError("give either --resume or --overwrite.")
+            remove_earlier(path, data, "run", "levels")
         _check_run(path, resume, again)
     configure: Any = partial(FitConfig.of, preset, **settings)  # type: ignore[arg-type]
     config = configure(sizes[0] if sizes else wanted if isinstance(wanted, int) else 1)
@@ -97,7 +110,8 @@ def fit(
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
         if is_counted:
-            n_clusters, *coarser = _count_clusters(data, path, column, config, wanted)
+            columns = {"column": column, "id_column": id_column}
+            n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
             _check_top(top, config.n_clusters)
@@ -118,7 +132,7 @@ def _check_top(top: int, n_clusters: int) -> None:
 
 
 def _count_clusters(
-    data: str, path: str, column: str | None, config: FitConfig, wanted: Any
+    data: str, path: str, columns: dict[str, Any], config: FitConfig, wanted: Any
 ) -> list[int]:
     """Return the sizes of the layers of a sample of the rows, or what an earlier call found."""
     from prcut.pipeline.choose import choose_n_clusters
@@ -129,7 +143,7 @@ def _count_clusters(
     if (folder := Folder(path)).exists("plan.json"):
         plan = read_plan(folder)
         return [int(plan["n_clusters"]), *map(int, plan.get("layer_sizes", ()))]
-    sample = sample_rows(open_source(data, column=column), _COUNTED_ROWS, [config.seed, 11])
+    sample = sample_rows(open_source(data, **columns), _COUNTED_ROWS, [config.seed, 11])
     count, _ = choose_n_clusters(sample, None, config, wanted)
     curve = {"tried": count.tried.tolist(), "agreement": count.agreement.round(6).tolist()}
     folder.write_json(COUNT, {"n_clusters": count.n_clusters, "layers": count.layers(), **curve})
@@ -212,9 +226,11 @@ def _check_run(path: str, resume: bool, again: str) -> None:
     folder.check_is_no_file()
     if folder.exists("plan.json"):
         if not resume:
-            state = "a finished" if folder.exists("result.json") else "an unfinished"
+            todo = f"an unfinished run; resume it with `{again}`"
+            if folder.exists("result.json"):
+                todo = f"a finished run; look at it with `prcut report {path}`"
             raise InvalidInputError(
-                f"{path} holds {state} run; resume it with `{again}`, or choose another --out."
+                f"{path} holds {todo}, replace it with --overwrite, or choose another --out."
             )
         return
     # a run that was killed before its plan was written leaves only its log, and a number

@@ -59,6 +59,11 @@ def show_rows(rows: _Rows) -> str:
     return "\n".join(f"{name:<{width}}  {_printable(_text(value))}" for name, value in rows.items())
 
 
+def find_kind(folder: Folder) -> str:
+    """Return what a folder holds: ``"run"``, ``"labels"``, ``"graph"``, …, or else ``"data"``."""
+    return _kind_of(folder)[0]
+
+
 def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
     """Return the kind of a folder, by the files it holds, and what describes it."""
     manifest = folder.read_json("manifest.json") if folder.exists("manifest.json") else ()

@@ -14,6 +14,7 @@ from prcut.errors import InvalidInputError
 from prcut.pipeline.settings import FitSettings, Preset
 from prcut.training.settings import TrainSettings
 from prcut.ui.cli.shared import results_printed
+from prcut.ui.cli.wording import find_flags, name_options
 
 SETTINGS: dict[str, Field[Any]] = {
     setting.name: setting
@@ -34,7 +35,17 @@ _PANELS: dict[str | None, tuple[str, ...]] = {
     "Graph": (),
     "Known": (),
     "Training": ("preset",),
-    "Running": ("resume", "device", "memory", "engine", "address", "workers", "json", "quiet"),
+    "Running": (
+        "resume",
+        "overwrite",
+        "device",
+        "memory",
+        "engine",
+        "address",
+        "workers",
+        "json",
+        "quiet",
+    ),
 }
 # a shell completes these; the library words the error about any other name
 _CHOICES = {"engine": ("local", "ray"), "preset": get_args(Preset)}
@@ -44,8 +55,9 @@ _TEXTS = {
         "DATA": "A .npy file, a Parquet file or a folder of Parquet files: a path, or a URI such "
         "as s3://….",
         "RUN_OR_MODEL": "A finished run folder, or a model folder.",
-        "--column NAME": "Parquet column of the features, lists of floats; optional if there is "
-        "only one.",
+        "--column,--columns NAME": "Parquet column of the features, lists of floats; optional if "
+        "there is only one. Of a wide file its columns of numbers, such as 'f*' or x,y,z.",
+        "--overwrite": "Replace what an earlier call left at --out, and all that is in it.",
         "--id-column NAME": "Parquet column that names the rows; copied to the labels.",
         "--top N": "Also write the N likeliest clusters of a row, with their probabilities.",
         "--device NAME": "auto, cpu, cuda, cuda:1, mps, …",
@@ -145,8 +157,11 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
             as_json = options.pop("json", False)
             unset = {name for name in names if options[name] is None}
             given = {name: options[name] for name in options if name not in unset}
-            with results_printed(as_json):
-                command(*arguments, **given)
+            try:
+                with results_printed(as_json):
+                    command(*arguments, **given)
+            except InvalidInputError as error:
+                raise InvalidInputError(name_options(str(error), flags)) from error
 
         infos = _read_texts("") | _read_texts(command.__name__)
         parameters = [
@@ -159,6 +174,7 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter("json", kind, default=False, annotation=wanted))
         parameters.sort(key=_panel_number)
+        flags = find_flags(parameters)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 
@@ -228,7 +244,7 @@ def _read_setting(setting: Field[Any], text: str) -> tuple[Any, Any]:
     option = _option(flag, metavar, text, about["panel"], about["choices"])
     option.min = about["least"]
     if metavar == "N,N,…":
-        option.callback = lambda value: parse_numbers(setting.name, value)
+        option.callback = lambda value: parse_numbers(flag, value)
     return kind, option
 
 
@@ -243,7 +259,7 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...] | None:
         return None
     numbers = [number.strip() for number in text.split(",")]
     if not all(number.isdigit() and int(number) for number in numbers):
-        raise InvalidInputError(f"{name}={text!r} must be whole numbers >= 1, such as 512,512.")
+        raise InvalidInputError(f"{name} {text!r} must be whole numbers >= 1, such as 512,512.")
     return tuple(map(int, numbers))
 
 

@@ -201,6 +201,25 @@ def model_path(path: str) -> str:
     return f"{path.rstrip('/')}/model"
 
 
+def remove_earlier(path: str, data: str, *kinds: str) -> None:
+    """Remove what an earlier call left at a path; refuse anything that is not one of its kinds."""
+    from prcut.runtime.folder import Folder, absolute_path
+    from prcut.ui.cli.info import find_kind
+
+    folder = Folder(path)
+    folder.check_is_no_file()
+    if not folder.names(folders=True):
+        return
+    if f"{absolute_path(data)}/".startswith(f"{absolute_path(path)}/"):
+        raise InvalidInputError(f"{data} lies in {path}, which --overwrite would remove.")
+    if find_kind(folder) not in kinds:
+        raise InvalidInputError(
+            f"{path} holds no {' or '.join(kinds)}, and --overwrite removes nothing else; choose "
+            "another --out."
+        )
+    folder.delete()
+
+
 def load(path: str) -> LoadedModel | LoadedLevels:
     """Load the model of a run, or the model at a path."""
     from prcut.runtime.folder import Folder

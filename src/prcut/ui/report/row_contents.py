@@ -68,6 +68,19 @@ def read_images(source: Source, images: Any, rows: np.ndarray) -> list[np.ndarra
     return [_decode(value) for value in found]
 
 
+def check_contents(
+    source: Source, texts: Any = None, images: Any = None, labels: Any = None
+) -> None:
+    """Refuse columns and files that are not there, before any row is read."""
+    nothing = np.empty(0, np.int64)
+    if texts is not None:
+        read_texts(source, texts, nothing)
+    if images is not None:
+        read_images(source, images, nothing)
+    if labels is not None:
+        _values("labels", source, labels, nothing)
+
+
 def read_items(path: str, column: str | None = None) -> np.ndarray | list[str]:
     """Read texts, or images of one shape, that an encoder can embed, from .txt, .npy or Parquet."""
     if path.endswith(".txt"):
