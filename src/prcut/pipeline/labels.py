@@ -11,7 +11,6 @@ A file is written under a temporary name and renamed; files that an earlier run 
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -29,6 +27,7 @@ from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
 from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.parquet_bytes import encode_parquet
 from prcut.runtime.parquet_source import ParquetSource, SourceFile
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source, rows_per_read
@@ -98,6 +97,7 @@ def assign_parquet(
     Examples
     --------
     >>> import tempfile
+    >>> import pyarrow.parquet as pq
     >>> rows = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     written = assign_parquet(Assigner(4, 3), rows, folder, device="cpu")
@@ -233,42 +233,10 @@ def _write_file(job: _Job, number: int, advance: Callable[[int], None]) -> None:
     if _is_finished(job, number):
         return advance(file.stop - file.start)
     folder, name = job.target(number)
-    written = folder.write_bytes(name, _encode(job, file, advance))
+    schema = _schema(job)
+    batches = _batches(job, file, schema, advance)
+    written = folder.write_bytes(name, encode_parquet(schema, batches, _GROUP_ROWS))
     return job.state.write_json(*job.record(number, written["size"]))
-
-
-def _encode(job: _Job, file: SourceFile, advance: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the bytes of a Parquet file, a row group at a time."""
-    sink, schema = _Sink(), _schema(job)
-    with pq.ParquetWriter(pa.PythonFile(sink, "w"), schema) as writer:
-        group: list[pa.RecordBatch] = []
-        for batch in _batches(job, file, schema):
-            group.append(batch)
-            advance(len(batch))
-            if sum(map(len, group)) >= _GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(group))
-                group.clear()
-                yield sink.drain()
-        if group:
-            writer.write_table(pa.Table.from_batches(group))
-    yield sink.drain()
-
-
-class _Sink(io.BytesIO):
-    """A file that hands on what is written to it."""
-
-    _n_drained = 0
-
-    def tell(self) -> int:
-        return self._n_drained + super().tell()
-
-    def drain(self) -> bytes:
-        """Return what was written since the last call, and forget it."""
-        content = self.getvalue()
-        self._n_drained += len(content)
-        self.seek(0)
-        self.truncate()
-        return content
 
 
 def _schema(job: _Job) -> pa.Schema:
@@ -284,7 +252,9 @@ def _schema(job: _Job) -> pa.Schema:
     return pa.schema(columns + (ranked if job.top else []))
 
 
-def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    job: _Job, file: SourceFile, schema: pa.Schema, advance: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
     with closing(read_ahead(_read(job.source, file))) as row_ranges:
         for start, features, ids in row_ranges:
             found = None
@@ -299,6 +269,7 @@ def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.Reco
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
                 for values in lists
             ]
+            advance(len(features))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

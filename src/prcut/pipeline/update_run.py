@@ -167,7 +167,7 @@ def _save(
     save_graph(folder / "graph", SimilarityGraph.from_scipy(between), about)
     of_rows = np.full(source.n_samples, -1, np.int32)
     of_rows[new_numbers] = labels[n_old:]
-    save_row_labels(folder / "partition", of_rows, source.fingerprint)
+    save_row_labels(folder / "partition", source.fingerprint, of_rows)
     after = found.names.ids[labels[:n_old]]
     moved = before != after
     columns = {"row": numbers[moved], "before": before[moved], "after": after[moved]}

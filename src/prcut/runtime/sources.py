@@ -16,6 +16,7 @@ import numpy as np
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_finite
 from prcut.runtime.folder import absolute_path
+from prcut.runtime.frames import as_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +61,12 @@ def open_source(
     ----------
     data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
         Floats of 16, 32 or 64 bits; 64 bits are read as 32. An opened source is returned as it is.
+        Tensors, and frames or Arrow streams with one column of vectors, become arrays.
     column : str, optional
         Parquet: the column of lists with the features; may be left out when only one column holds
-        lists of floats. Of a wide file the columns of numbers, such as ``"f*"`` or ``"x,y,z"``.
+        lists of floats, int8 or uint8. A column of bytes also says what they hold, such as
+        ``"vector:float32"`` or ``"vector:bits"``. Of a wide file the columns of numbers, such as
+        ``"f*"`` or ``"x,y,z"``.
     id_column : str, optional
         Parquet: a column of integers or strings that names the rows.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -73,8 +77,8 @@ def open_source(
 
     if isinstance(data, ArraySource | ParquetSource):
         return data
-    if isinstance(data, np.ndarray):
-        return ArraySource(data)
+    if not isinstance(data, str | Path) and isinstance(rows := as_rows(data), np.ndarray):
+        return ArraySource(rows)
     if not isinstance(data, str | Path):
         raise InvalidInputError(
             f"data is a {type(data).__name__}, expected an array or the path of a .npy or Parquet "

@@ -64,13 +64,6 @@ class RowLabels:
         return np.concatenate(found)
 
 
-def save_row_labels(folder: Folder, labels: np.ndarray, key: str) -> None:
-    """Write the clusters of all rows, int32, -1 where a row has none."""
-    for number, start in enumerate(range(0, len(labels), _FILE_ROWS)):
-        folder.write_array(f"{_name(number)}.npy", labels[start : start + _FILE_ROWS])
-    finish(folder, key, len(labels))
-
-
 def write_row_labels(
     rows: Posts,
     labels: Posts,

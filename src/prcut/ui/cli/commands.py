@@ -15,6 +15,7 @@ import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli.dedup_command import dedup
 from prcut.ui.cli.doctor_command import doctor
+from prcut.ui.cli.embed_command import embed
 from prcut.ui.cli.explain_command import explain
 from prcut.ui.cli.fit_command import fit
 from prcut.ui.cli.options import with_options
@@ -316,18 +317,29 @@ def plan(
 
 @app.command()
 @with_options()
-def export(run_or_model: str, onnx: str | None = None, hub: str | None = None) -> None:
-    """Write a model to an ONNX file or to the Hugging Face Hub.
+def export(
+    run_or_model: str, onnx: str | None = None, hub: str | None = None, centroids: str | None = None
+) -> None:
+    """Write a model to an ONNX file or to the Hugging Face Hub, or the centroids of a run.
 
     [bold]Examples[/bold]
 
     prcut export run --onnx model.onnx
 
     prcut export run/model --hub name/clusters
+
+    prcut export run --centroids centroids.parquet
     """
-    if onnx is None and hub is None:
-        raise InvalidInputError("nothing to export: give --onnx FILE, --hub REPO_ID or both.")
+    if onnx is hub is centroids is None:
+        raise InvalidInputError(
+            "nothing to export: give --onnx FILE, --hub REPO_ID or --centroids FILE."
+        )
     loaded = load(run_or_model)
+    if centroids is not None:
+        from prcut.pipeline.centroids import write_centroids
+
+        n_clusters = write_centroids(run_or_model, centroids, loaded)
+        echo({"centroids": centroids, "clusters": str(n_clusters)})
     if onnx is not None:
         from prcut.training.assigner.onnx_export import export_onnx
 
@@ -339,38 +351,7 @@ def export(run_or_model: str, onnx: str | None = None, hub: str | None = None) -
         echo({"hub": push_to_hub(model_path(run_or_model), hub)})
 
 
-@app.command()
-@with_options()
-def embed(
-    ctx: typer.Context,
-    items: str,
-    encoder: str,
-    out: str | None = None,
-    column: str | None = None,
-    quiet: bool = False,
-) -> None:
-    """Embed texts or images with a trained encoder.
-
-    ITEMS is a .txt file with one text per line, a .npy file of uint8 images, or a Parquet file
-    with a column of texts or of encoded images. Embeddings are cached; a manifest beside them
-    records how they were made.
-
-    [bold]Examples[/bold]
-
-    prcut embed questions.txt minilm --out questions.npy
-
-    prcut embed photos.parquet efficientnet-lite0 --column image --out photos.npy
-    """
-    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.pipeline.embedding import copy_embeddings, embed
-        from prcut.ui.report.row_contents import read_items
-
-        if out is not None and not out.endswith(".npy"):
-            raise InvalidInputError(f"{out=} must end in .npy.")
-        rows = embed(read_items(items, column), encoder, on_progress=display.on_progress)
-        path, manifest = copy_embeddings(rows, out)
-    n_samples, n_features = rows.shape
-    echo({"embeddings": path, "manifest": manifest, "rows": n_samples, "features": n_features})
+app.command()(embed)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,6 +13,7 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
+from prcut.ui.cli.embed_command import embed_data
 from prcut.ui.cli.shared import (
     command_again,
     echo,
@@ -49,6 +50,9 @@ def fit(
     out: str | None = None,
     column: str | None = None,
     id_column: str | None = None,
+    text_column: str | None = None,
+    image_column: str | None = None,
+    model: str | None = None,
     assign: bool = True,
     top: int = 0,
     preset: str = "default",
@@ -75,6 +79,8 @@ def fit(
     prcut fit parts/ -k 100 --column embedding --id-column id --out run --resume
 
     prcut fit parts/ --levels 100,100 --column embedding --out run
+
+    prcut fit texts.parquet --text-column body --model minilm -k auto
 
     prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
     """
@@ -109,8 +115,11 @@ def fit(
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
+        if model or text_column or image_column:
+            how = {"text_column": text_column, "image_column": image_column}
+            data = _embed(data, model, path, messages, source, how)
         if is_counted:
-            columns = {"column": column, "id_column": id_column}
+            columns = {name: source[name] for name in ("column", "id_column")}
             n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
@@ -124,6 +133,30 @@ def fit(
             write_labels(result, data, messages, top=top, **source)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: getattr(result, names[name]) for name in names})
+
+
+def _embed(
+    data: str,
+    model: str | None,
+    path: str,
+    messages: Messages,
+    source: dict[str, Any],
+    how: dict[str, Any],
+) -> str:
+    """Embed the data inside the run; return where, and change the source to these vectors."""
+    from prcut.pipeline.embed_files import VECTOR
+
+    if model is None:
+        raise InvalidInputError("texts and images need an encoder; add --model NAME.")
+    if source["column"] is not None:
+        raise InvalidInputError("--column is for vectors; leave it out where --model makes them.")
+    how |= {name: source[name] for name in ("id_column", "device", "engine")}
+    # a report shows the texts beside their vectors
+    how["keep"] = [name for name in (how["text_column"],) if name]
+    where = f"{path}/embeddings"
+    source["id_column"] = embed_data(data, model, where, messages, **how).id_column
+    source["column"] = VECTOR
+    return where
 
 
 def _check_top(top: int, n_clusters: int) -> None:
@@ -233,6 +266,6 @@ def _check_run(path: str, resume: bool, again: str) -> None:
                 f"{path} holds {todo}, replace it with --overwrite, or choose another --out."
             )
         return
-    # a run that was killed before its plan was written leaves only its log, and a number
-    if set(folder.names(folders=True)) - {"log.txt", "count.json"}:
+    # a run that was killed before its plan was written leaves only its log, a number, embeddings
+    if set(folder.names(folders=True)) - {"log.txt", "count.json", "embeddings"}:
         raise InvalidInputError(f"{path} holds other files; choose another --out.")

@@ -23,7 +23,7 @@ from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
 # starts listed at most, whatever a plan says
 _SHOWN_STARTS = 100
 _UNFINISHED = "unfinished; resume it with `prcut fit … --resume`"
-_WITH_SIZE = "graph", "blocks", "pairs", "labels"
+_WITH_SIZE = "graph", "blocks", "pairs", "labels", "embeddings"
 # names and values, in the order to show them
 _Rows = dict[str, Any]
 
@@ -76,6 +76,7 @@ def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
         (folder.exists(GRAPH_RECORD), "graph", _graph),
         ("blocks" in manifest, "blocks", _blocks),
         ("shards" in manifest, "pairs", _pairs),
+        (_is_embedding(folder / STATE_FOLDER), "embeddings", _embeddings),
         ((folder / STATE_FOLDER).exists("plan.json"), "labels", _labels),
         (True, "data", _data),
     ]
@@ -209,6 +210,18 @@ def _labels(path: str) -> _Rows:
         n_samples = state.read_json("manifest.json")["n_samples"]
         rows = {"state": "finished", "rows": whole_number(n_samples)}
     return {**rows, "files": len(plan["files"]), "id": plan["id_column"] or "row"}
+
+
+def _is_embedding(state: Folder) -> bool:
+    plan = state.read_json("plan.json") if state.exists("plan.json") else {}
+    return bool(plan.get("kind") == "embeddings")
+
+
+def _embeddings(path: str) -> _Rows:
+    rows, state = _labels(path), Folder(path) / STATE_FOLDER
+    if state.exists("manifest.json"):
+        rows["features"] = whole_number(state.read_json("manifest.json")["n_features"])
+    return {**rows, "model": state.read_json("plan.json")["model"]}
 
 
 def _data(path: str) -> _Rows:

@@ -68,6 +68,12 @@ _TEXTS = {
         "or a new cluster on this machine.",
         "--json": "Print the results as one JSON object.",
         "--quiet,-q": "Show only warnings and errors.",
+        "--text-column NAME": "Column of texts to embed.",
+        "--image-column NAME": "Column of images to embed: encoded bytes, or paths.",
+        "--model NAME": "Encoder of texts or images: minilm, wordllama, efficientnet-lite0, "
+        "efficientnet-lite2, the path of a local model or .onnx file, or library:name, such as "
+        "sentence-transformers:all-MiniLM-L6-v2.",
+        "--batch-size N": "Rows encoded at a time. By default 64, or 256 on a GPU.",
     },
     "fit": {
         "--clusters,-k N": "Number of clusters; auto, or two numbers such as 5,50, finds it.",
@@ -133,12 +139,15 @@ _TEXTS = {
     "export": {
         "--onnx FILE": "ONNX file to write.",
         "--hub REPO_ID": "Repository on the Hugging Face Hub.",
+        "--centroids FILE": "Parquet file to write: id, parent, layer, size and mean vector of the "
+        "clusters of a run.",
     },
     "embed": {
-        "ITEMS": "A .txt, .npy or Parquet file of texts or images.",
-        "ENCODER": "efficientnet-lite0, minilm or library:model.",
-        "--out,-o FILE": "A .npy file to write. By default in the cache.",
-        "--column NAME": "Parquet column of the items.",
+        "DATA": "A Parquet, CSV, TSV, JSONL or .txt file or a folder of them, a folder of images, "
+        "or a .npy file of uint8 images.",
+        "--out,-o DIR": "Folder for the vectors.",
+        "--id-column NAME": "Column that names the rows; copied to the vectors.",
+        "--keep NAME,…": "Further columns to copy beside the vectors.",
     },
 }
 
