@@ -13,6 +13,7 @@ import typer
 
 import prcut
 from prcut.errors import InvalidInputError
+from prcut.ui.cli import name_command
 from prcut.ui.cli.fit_command import fit
 from prcut.ui.cli.options import with_options
 from prcut.ui.cli.shared import (
@@ -68,6 +69,7 @@ app.command(
     epilog="On several processes, with the same result: "
     "[green]torchrun --nproc-per-node 2 -m prcut fit …[/green]"
 )(fit)
+app.command()(name_command.name)
 
 
 @app.command()
@@ -80,6 +82,7 @@ def assign(
     column: str | None = None,
     id_column: str | None = None,
     top: int = 0,
+    names: bool = False,
     device: str = "auto",
     engine: str = "local",
     address: str | None = None,
@@ -88,7 +91,8 @@ def assign(
     """Write the cluster of every row of DATA to Parquet files.
 
     Each file of DATA gives a file of the same name with the columns id (or row), label, confidence,
-    label_K for every coarser layer and, with --top, clusters and probs. Memory does not grow with
+    label_K for every coarser layer; with --names also name and name_K; with --top clusters and
+    probs. Memory does not grow with
     the number of rows; files that an earlier run finished are kept.
 
     [bold]Examples[/bold]
@@ -111,6 +115,7 @@ def assign(
             id_column=id_column or fitted.get("id_column"),
             top=top,
             layers=coarse_labels(loaded),
+            names=_read_names(run_or_model, loaded) if names else None,
             device=device,
             engine=open_engine(engine, address),
             on_progress=display.on_progress,
@@ -118,6 +123,14 @@ def assign(
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were already written")
     echo({"labels": out, "rows": str(written.n_samples), "files": str(written.n_files)})
+
+
+def _read_names(run: str, loaded: Any) -> Any:
+    from prcut.pipeline.names import read_names
+
+    if (names := read_names(run, loaded.assigner.n_clusters)) is None:
+        raise InvalidInputError(f"{run} has no names; make them with `prcut name {run}`.")
+    return names
 
 
 @app.command()

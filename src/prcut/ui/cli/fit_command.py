@@ -13,6 +13,7 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
+from prcut.ui.cli.name_command import check_contents, write_named_report
 from prcut.ui.cli.shared import command_again, echo, is_leader, load, messages_of, open_engine
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def fit(
     id_column: str | None = None,
     assign: bool = True,
     top: int = 0,
+    report: str | None = None,
+    texts: str | None = None,
+    images: str | None = None,
     preset: str = "default",
     resume: bool = False,
     device: str = "auto",
@@ -65,6 +69,8 @@ def fit(
 
     prcut fit parts/ -k 100 --column embedding --id-column id --out run --resume
 
+    prcut fit parts/ -k 100 --column embedding --texts body --report report.html
+
     prcut fit parts/ --levels 100,100 --column embedding --out run
 
     prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
@@ -74,6 +80,8 @@ def fit(
 
     if (clusters is None) == (levels is None):
         raise InvalidInputError("give either --clusters N or --levels K1,K2.")
+    if report is None and (texts or images):
+        raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
     sizes = options.parse_numbers("levels", levels)
     wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
@@ -98,6 +106,8 @@ def fit(
             config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
             _check_top(top, config.n_clusters)
+        if report is not None:
+            check_contents(data, texts, images, column=column, id_column=id_column)
         result = _run(data, path, sizes, config, messages, limit, source)
         if not is_leader():
             return
@@ -105,6 +115,9 @@ def fit(
         if assign:
             results["labels"] = f"{result.path}/labels"
             _write_labels(result, data, messages, top=top, **source)
+        if report is not None:
+            results["report"] = report
+            write_named_report(result.path, report, messages, texts, images)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: repr(getattr(result, names[name])) for name in names})
 
