@@ -6,8 +6,8 @@
 
 Accuracy (ACC) is against the classes, with the best matching of clusters; J is the objective on the
 graph that the free fit chose, of the same balance. CPU is without that graph for those that take
-it, PRCut included. METIS and KaHIP balance within 3 %, k-means-constrained exactly: PRCut is held to
-both.
+it, PRCut included. METIS and KaHIP balance within 3 %, k-means-constrained exactly: PRCut is held
+to both.
 """
 
 import argparse

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.names import Names
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
@@ -60,6 +61,7 @@ def assign_parquet(
     id_column: str | None = None,
     top: int = 0,
     layers: Mapping[int, np.ndarray] | None = None,
+    names: Names | None = None,
     partition: RowLabels | None = None,
     cluster_ids: np.ndarray | None = None,
     device: str = "auto",
@@ -84,6 +86,9 @@ def assign_parquet(
     layers : mapping of int to int64 array, shape (n_clusters,), optional
         By the number of clusters of a coarser layer, what every cluster is called in it; it becomes
         the column ``label_<number>``, int32.
+    names : Names, optional
+        Names of the clusters; they become the column ``name``, and those of the layers that are
+        written ``name_<number>``.
     partition : RowLabels, optional
         The clusters that a run found for these rows, written in place of the assigner's.
     cluster_ids : int64 array, shape (n_clusters,), optional
@@ -107,7 +112,8 @@ def assign_parquet(
     source = open_source(data, column=column, id_column=id_column)
     folder = Folder(path)
     layers = dict(layers or {})
-    _check(assigner, source, folder, top, layers)
+    named = _list_names(names, layers)
+    _check(assigner, source, folder, top, layers, named)
     assigner = assigner.float().to(choose_device(device)).eval()
     files = source.files if isinstance(source, ParquetSource) else _array_files(source)
     plan = {
@@ -126,7 +132,9 @@ def assign_parquet(
         plan["layers"] = {str(size): names.tolist() for size, names in layers.items()}
     if cluster_ids is not None:
         plan["cluster_ids"] = cluster_ids.tolist()
-    results = top, layers, partition, cluster_ids
+    if named:
+        plan["names"] = plan_key(named)
+    results = top, layers, named, partition, cluster_ids
     job = _Job(folder, assigner, source, files, *results, plan_key(plan))
     job.state.start(plan)
     folder.clear_unfinished()
@@ -144,6 +152,7 @@ def _check(
     folder: Folder,
     top: int,
     layers: Mapping[int, np.ndarray],
+    named: Mapping[str, list[str]],
 ) -> None:
     if not isinstance(assigner, Assigner | LevelAssigner):
         raise InvalidInputError(
@@ -159,9 +168,13 @@ def _check(
         raise InvalidInputError(f"{top=} must be from 0 to n_clusters={assigner.n_clusters}.")
     if top and isinstance(assigner, LevelAssigner):
         raise InvalidInputError(f"{top=} must be 0 for a model of levels: it gives one cluster.")
+    if named and len(named["name"]) != assigner.n_clusters:
+        raise InvalidInputError(
+            f"{len(named['name'])} names for n_clusters={assigner.n_clusters}; pass one for each."
+        )
     id_column = getattr(source, "id_column", None)
-    layer_names = [f"label_{size}" for size in layers]
-    results = "label", "confidence", "clusters", "probs", "cluster_id", *layer_names
+    columns = [*(f"label_{size}" for size in layers), *named]
+    results = "label", "confidence", "clusters", "probs", "cluster_id", *columns
     if id_column in results:
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     folder.check_is_no_file()
@@ -170,6 +183,17 @@ def _check(
         raise InvalidInputError(
             f"{folder.path} holds other files; choose a new or empty folder for the labels."
         )
+
+
+def _list_names(names: Names | None, layers: Mapping[int, np.ndarray]) -> dict[str, list[str]]:
+    """List the name of every cluster by the column to write."""
+    if names is None:
+        return {}
+    listed = {"name": [one.name for one in names.clusters]}
+    for size, merged in layers.items():
+        if size in names.layers:
+            listed[f"name_{size}"] = [names.layers[size][group].name for group in merged.tolist()]
+    return listed
 
 
 def _checksum(assigner: Assigner | LevelAssigner) -> str:
@@ -197,6 +221,7 @@ class _Job(NamedTuple):
     files: list[SourceFile]
     top: int
     layers: dict[int, np.ndarray]
+    named: dict[str, list[str]]
     partition: RowLabels | None
     cluster_ids: np.ndarray | None
     key: str
@@ -249,6 +274,7 @@ def _schema(job: _Job) -> pa.Schema:
     columns = [ids, ("label", pa.int32()), ("confidence", pa.float32())]
     columns += [(f"label_{size}", pa.int32()) for size in job.layers]
     columns += [("cluster_id", pa.int64())] if job.cluster_ids is not None else []
+    columns += [(column, pa.string()) for column in job.named]
     return pa.schema(columns + (ranked if job.top else []))
 
 
@@ -265,6 +291,7 @@ def _batches(
             columns += [pa.array(names[label].astype(np.int32)) for names in job.layers.values()]
             if job.cluster_ids is not None:
                 columns.append(pa.array(job.cluster_ids[label]))
+            columns += [pa.array(names).take(pa.array(label)) for names in job.named.values()]
             columns += [
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
                 for values in lists

@@ -9,9 +9,10 @@ clusters may change, by the same sum of J and what is paid for renamed rows:
   cluster that goes costs the balance weight, ten times what a cluster adds to the cut.
 - A cluster that new rows joined is split in two. The part with the larger share of new rows is a
   *birth* where these are more than chance explains (a binomial test against their share in the
-  cluster, at 1 % over all clusters that are tried), and where the part is as distinct as other clusters are: what the split adds to the
-  cut, and what renamed rows pay, is no more than the two clusters with the weakest border would
-  save by merging. In a partition of lowest J no split costs less: it would be made in their stead.
+  cluster, at 1 % over all clusters that are tried), and where the part is as distinct as other
+  clusters are: what the split adds to the cut, and what renamed rows pay, is no more than the two
+  clusters with the weakest border would save by merging. In a partition of lowest J no split costs
+  less: it would be made in their stead.
 - A cluster *dies* that has no rows left, or hardly any, which its neighbour takes.
 """
 

@@ -18,6 +18,7 @@ from prcut.ui.cli.doctor_command import doctor
 from prcut.ui.cli.embed_command import embed
 from prcut.ui.cli.explain_command import explain
 from prcut.ui.cli.fit_command import fit
+from prcut.ui.cli.name_command import name
 from prcut.ui.cli.options import with_options
 from prcut.ui.cli.sample_command import sample
 from prcut.ui.cli.shared import (
@@ -81,6 +82,7 @@ app.command()(sample)
 app.command()(update)
 app.command()(explain)
 app.command()(doctor)
+app.command()(name)
 
 
 @app.command()
@@ -93,6 +95,7 @@ def assign(
     column: str | None = None,
     id_column: str | None = None,
     top: int = 0,
+    names: bool = False,
     device: str = "auto",
     engine: str = "local",
     address: str | None = None,
@@ -102,7 +105,8 @@ def assign(
     """Write the cluster of every row of DATA to Parquet files.
 
     Each file of DATA gives a file of the same name with the columns id (or row), label, confidence,
-    label_K for every coarser layer and, with --top, clusters and probs. Memory does not grow with
+    label_K for every coarser layer; with --names also name and name_K; with --top clusters and
+    probs. Memory does not grow with
     the number of rows; files that an earlier run finished are kept.
 
     [bold]Examples[/bold]
@@ -128,6 +132,7 @@ def assign(
             top=top,
             layers=coarse_labels(loaded),
             cluster_ids=read_ids(loaded),
+            names=_read_names(run_or_model, loaded) if names else None,
             device=device,
             engine=open_engine(engine, address),
             on_progress=display.on_progress,
@@ -135,6 +140,14 @@ def assign(
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were already written")
     echo({"labels": out, "rows": written.n_samples, "files": written.n_files})
+
+
+def _read_names(run: str, loaded: Any) -> Any:
+    from prcut.pipeline.names import read_names
+
+    if (names := read_names(run, loaded.assigner.n_clusters)) is None:
+        raise InvalidInputError(f"{run} has no names; make them with `prcut name {run}`.")
+    return names
 
 
 @app.command()

@@ -14,6 +14,7 @@ import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
 from prcut.ui.cli.embed_command import embed_data
+from prcut.ui.cli.name_command import check_contents, write_named_report
 from prcut.ui.cli.shared import (
     command_again,
     echo,
@@ -55,6 +56,9 @@ def fit(
     model: str | None = None,
     assign: bool = True,
     top: int = 0,
+    report: str | None = None,
+    texts: str | None = None,
+    images: str | None = None,
     preset: str = "default",
     resume: bool = False,
     overwrite: bool = False,
@@ -78,6 +82,8 @@ def fit(
 
     prcut fit parts/ -k 100 --column embedding --id-column id --out run --resume
 
+    prcut fit parts/ -k 100 --column embedding --texts body --report report.html
+
     prcut fit parts/ --levels 100,100 --column embedding --out run
 
     prcut fit texts.parquet --text-column body --model minilm -k auto
@@ -90,6 +96,8 @@ def fit(
 
     if (clusters is None) == (levels is None):
         raise InvalidInputError("give either --clusters N or --levels K1,K2.")
+    if report is None and (texts or images):
+        raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
     sizes = options.parse_numbers("--levels", levels)
     wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
@@ -117,9 +125,11 @@ def fit(
         source["engine"] = open_engine(engine, address, workers)
         if model or text_column or image_column:
             how = {"text_column": text_column, "image_column": image_column}
-            data = _embed(data, model, path, messages, source, how)
+            data, texts = _embed(data, model, path, messages, source, how), texts or text_column
+        columns = {name: source[name] for name in ("column", "id_column")}
+        if report is not None:
+            check_contents(data, texts, images, **columns)
         if is_counted:
-            columns = {name: source[name] for name in ("column", "id_column")}
             n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
@@ -131,6 +141,9 @@ def fit(
         if assign:
             results["labels"] = f"{result.path}/labels"
             write_labels(result, data, messages, top=top, **source)
+        if report is not None:
+            results["report"] = report
+            write_named_report(result.path, report, messages, texts, images)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: getattr(result, names[name]) for name in names})
 

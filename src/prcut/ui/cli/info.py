@@ -9,6 +9,7 @@ from typing import Any
 from prcut.errors import InvalidInputError
 from prcut.graph.saved import GRAPH_RECORD
 from prcut.pipeline.labels import STATE_FOLDER
+from prcut.pipeline.names import read_names
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.pair_shards import open_pair_shards
 from prcut.pipeline.run_folder import read_plan
@@ -22,6 +23,8 @@ from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
 
 # starts listed at most, whatever a plan says
 _SHOWN_STARTS = 100
+# names listed at most of a layer
+_SHOWN_NAMES = 100
 _UNFINISHED = "unfinished; resume it with `prcut fit … --resume`"
 _WITH_SIZE = "graph", "blocks", "pairs", "labels", "embeddings"
 # names and values, in the order to show them
@@ -109,7 +112,7 @@ def _run(path: str) -> _Rows:
         if result:
             rows["clusters"] = whole_number(result["n_clusters"])
             rows["cut between the first"] = f"{result['cut_share']:.4f} of the weight"
-        return rows
+        return rows | _names(folder)
     rows |= {
         "data": plan["data"] or "an array",
         **sizes,
@@ -125,6 +128,21 @@ def _run(path: str) -> _Rows:
             "steps": whole_number(result["n_steps"]),
             **{f"seconds of {name}": f"{value:.1f}" for name, value in result["seconds"].items()},
         }
+    return rows | _names(folder)
+
+
+def _names(folder: Folder) -> _Rows:
+    """Return the names of clusters and layers, the first of many."""
+    names = read_names(folder)
+    if names is None:
+        return {}
+    rows: _Rows = {}
+    for size, clusters in {0: names.clusters, **names.layers}.items():
+        layer = f" of {size}" if size else ""
+        for number, one in enumerate(clusters[:_SHOWN_NAMES]):
+            rows[f"cluster {number}{layer}"] = f"{one.name} ({one.size:,} rows)"
+        if len(clusters) > _SHOWN_NAMES:
+            rows[f"further clusters{layer}"] = f"{len(clusters) - _SHOWN_NAMES:,} in names.json"
     return rows
 
 

@@ -81,12 +81,33 @@ _TEXTS = {
         "10,000 in all.",
         "--out,-o RUN": "Run folder. By default the name of DATA + -prcut.",
         "--assign/--no-assign": "Write the label of every row of DATA.",
+        "--report FILE": "Also name the clusters and write a report, as `prcut name` and `prcut "
+        "report` do.",
+        "--texts COLUMN|FILE": "For --report, texts of the rows: a column of DATA, or a .txt or "
+        ".npy file.",
+        "--images COLUMN|FILE|HxW": "For --report, images of the rows, as for `prcut report`.",
         "--preset NAME": "Where settings that are not given come from: default, or the published "
         "ones, paper-pixels or paper-representations.",
         "--resume": "Resume an existing run folder.",
         "--workers N": "Processes that train together on Ray.",
     },
-    "assign": {"--out,-o DIR": "Folder for the labels."},
+    "assign": {
+        "--out,-o DIR": "Folder for the labels.",
+        "--names": "Also write the names of the clusters that `prcut name` gave to the run.",
+    },
+    "name": {
+        "RUN": "A finished run folder.",
+        "--texts COLUMN|FILE": "Texts of the rows: a column of the data, or a .txt, .npy, Parquet, "
+        ".csv or .jsonl file.",
+        "--text-column NAME": "Column of the file that --texts names.",
+        "--images COLUMN|FILE|HxW": "Images of the rows, as for `prcut report`.",
+        "--data DATA": "The clustered data, if the run does not name it or it has moved.",
+        "--language NAME": "Whose stop words are left out: english; any, which leaves out words of "
+        "more than a fifth of the texts; or a .txt file with a word per line.",
+        "--namer-url URL": "OpenAI-compatible endpoint of a language model, such as "
+        "http://localhost:11434/v1.",
+        "--namer-model NAME": "The model at that endpoint.",
+    },
     "graph": {"--out,-o DIR": "Folder for the graph."},
     "info": {"PATH": "A file or folder."},
     "report": {

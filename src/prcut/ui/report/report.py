@@ -13,6 +13,7 @@ import numpy as np
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.matching import match_counts
+from prcut.pipeline.names import read_names
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Progress
 from prcut.ui.colors import cluster_colors
@@ -80,7 +81,8 @@ def write_report(
     texts, images, labels : optional
         What rows stand for, and their classes: see :mod:`prcut.ui.report.row_contents`.
     names : sequence of str, optional
-        Names of the clusters, by default their numbers; not used with ``against``.
+        Names of the clusters, by default those that ``prcut name`` wrote into the run, or else
+        their numbers; not used with ``against``.
     on_progress : callable, optional
         Called with a :class:`prcut.runtime.progress.Progress`.
     """
@@ -88,6 +90,9 @@ def write_report(
     contents = RowContents(inspection.source, texts, images)
     classes = None if labels is None else read_labels(inspection.source, labels, inspection.rows)
     if against is None:
+        if names is None and isinstance(run, str | Path):
+            saved = read_names(run, inspection.n_clusters)
+            names = None if saved is None else [cluster.name for cluster in saved.clusters]
         content = _render_report(inspection, contents, classes, names)
     else:
         other = _inspect(against, data, on_progress)

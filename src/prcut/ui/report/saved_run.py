@@ -62,7 +62,7 @@ def inspect_run(
         _check_figures(result)
     with parsing(f"{path}/plan.json"):
         _check_settings(plan)
-    source = _open_data(path, data, plan, result)
+    source = open_data(path, data, plan, result)
     is_levels = plan["kind"] == "levels"
     model = f"{str(path).rstrip('/')}/model"
     loaded: Any = (load_levels if is_levels else load_model)(model)
@@ -102,7 +102,7 @@ def inspect_run(
     return replace(inspection, links=links)
 
 
-def _open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[str, Any]) -> Source:
+def open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[str, Any]) -> Source:
     """Open the rows that the run was fitted to; refuse others."""
     data = data if data is not None else plan.get("data") or result.get("data")
     if data is None:
