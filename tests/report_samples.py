@@ -9,6 +9,7 @@ import numpy as np
 
 from prcut.runtime.sources import ArraySource
 from prcut.ui.report.inspection import Inspection
+from prcut.ui.report.page import load_script
 
 EVIL = '<script>alert("1")</script><img src=http://evil.example/x onerror=alert(2)> & "quoted"'
 EVEN = np.arange(400) % 4
@@ -52,10 +53,20 @@ class Elements(HTMLParser):
 
 
 def check_self_contained(content: str) -> Elements:
-    """No script that runs, nothing fetched, ids that are there once, links that lead somewhere."""
+    """No script but the package's own, nothing fetched, ids once, links that lead somewhere."""
     found = Elements(content)
-    scripts = [given for tag, given in found.tags if tag == "script"]
-    assert [given.get("type") for given in scripts] == ["application/json"]
+    scripts = [given.get("type") for tag, given in found.tags if tag == "script"]
+    policy = next(given for _, given in found.tags if given.get("http-equiv"))["content"] or ""
+    if len(scripts) > 1:
+        # what runs is the file of the package, to the byte, and the browser is told its hash
+        assert scripts == ["application/json", "application/json", None]
+        ours = load_script("explorer.js")
+        assert content.count(f"<script>{ours['script']}</script>") == 1
+        assert f"script-src '{ours['script_hash']}'" in policy
+    else:
+        assert scripts == ["application/json"]
+        assert "script-src" not in policy
+    assert policy.startswith("default-src 'none'")
     ids = [given["id"] for _, given in found.tags if "id" in given]
     assert len(ids) == len(set(ids))
     for tag, given in found.tags:

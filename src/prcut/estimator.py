@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,22 +10,21 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import ClassifierTags
 from torch import Generator
 
-from prcut.errors import InvalidInputError
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
-from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
+from prcut.pipeline.choose import as_graph, choose_n_clusters
 from prcut.pipeline.fit import fit_rows
 from prcut.pipeline.known import Known
+from prcut.pipeline.opened_run import RunMixin
 from prcut.pipeline.prediction import PredictMixin
-from prcut.pipeline.saved_fit import SaveMixin
 from prcut.pipeline.settings import Effort, Preset, Solver
-from prcut.pipeline.starts import LazyStart
-from prcut.pipeline.stream import train_further
+from prcut.pipeline.stream import StreamMixin
+from prcut.pipeline.update import UpdateMixin
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.memory import release_memory
-from prcut.training.assigner.predict import assign_probs, rank_clusters
+from prcut.training.assigner.predict import assign_probs
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
 from prcut.ui.report.inspection import Inspection
@@ -34,7 +32,9 @@ from prcut.ui.report.inspection import Inspection
 
 class PRCut(
     PredictMixin,
-    SaveMixin,
+    UpdateMixin,
+    StreamMixin,
+    RunMixin,
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -47,14 +47,15 @@ class PRCut(
     Parameters
     ----------
     n_clusters : int, "auto" or (int, int)
-        ``"auto"`` finds the number at which independent searches agree most, a pair within limits.
+        How many; ``"auto"`` finds where independent searches agree most, a pair within limits.
     preset : {"default", "paper-pixels", "paper-representations"}
         Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
-    metric : {"euclidean", "cosine", "inner_product"}; see the guide for columns of unlike units
+    metric : {"euclidean", "cosine", "inner_product"}
+        By which rows are neighbours; see the guide for columns of unlike units.
     similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
@@ -69,8 +70,7 @@ class PRCut(
         makes sizes equal. ``labels_`` hold them exactly, :meth:`predict` about.
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
-    max_steps, batch_size, learning_rate : optional
-        Of training: see :class:`prcut.training.TrainConfig`.
+    max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
     effort : {"fast", "default", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
         trains one more of 20,000 rows or more.
@@ -107,6 +107,8 @@ class PRCut(
     cluster_count_ : ClusterCount, where the number was not given
         The numbers that were tried, and how well searches agreed on each.
     cluster_stability_ : float64 array, shape (n_clusters,); how well starts find each again
+    cluster_ids_ : int64 array, shape (n_clusters,); what the clusters keep being called
+    changes_ : tuple of Change; births, merges and deaths in the last :meth:`update`
     layer_sizes_, cluster_layers_, cluster_tree_ : list of int, list of int64 arrays, dict
         Numbers of clusters of the layers, the finest first (one where the number was given), labels
         in every layer, and which clusters are in which.
@@ -240,36 +242,12 @@ class PRCut(
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
         self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
+        self._keep_fit(rows, fit, config.seed)
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
             self.probs_ = assign_probs(fit.assigner, rows)
         release_memory()
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803
-        """Train further with the rows of X, one part of a stream.
-
-        Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
-        keep their numbers from call to call; ``labels_`` are those of the last. Training
-        continues where :meth:`fit`, :meth:`load` or the last call stopped.
-        """
-        if self._is_precomputed or self.outliers is not None:
-            raise InvalidInputError(
-                "partial_fit needs features, not affinity='precomputed', and keeps no rows to "
-                "compare outliers with."
-            )
-        config = replace(self._config(), solver="train")
-        before = self._start() if hasattr(self, "_start") else None
-        rows = self._check(X, reset=before is None)
-        scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
-        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
-        start = train_further(rows, graph, config, before, device, scales)
-        self._start = LazyStart.of(start)
-        ranked = rank_clusters(start.assigner, rows)
-        self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
-        self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
-        self.layer_sizes_, self.cluster_stability_ = [config.n_clusters], None
         return self
 
     @property

@@ -12,6 +12,7 @@ from prcut import Assigner
 from prcut.errors import InvalidInputError
 from prcut.pipeline import labels as library
 from prcut.pipeline.labels import assign_parquet
+from prcut.pipeline.names import ClusterName, Names
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import open_source
 
@@ -177,3 +178,25 @@ def test_the_label_of_a_partition_comes_with_its_own_probability() -> None:
     assert label.tolist() == [2, 1]
     expected = logits.softmax(1)[[0, 1], [2, 1]]
     torch.testing.assert_close(confidence, expected)
+
+
+def test_names_of_clusters_and_layers_are_columns(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    def named(names: list[str]) -> list[ClusterName]:
+        return [ClusterName(name, [], [], 0) for name in names]
+
+    fine, coarse = ["a", "b", "ü", "d", "e"], ["left", "right"]
+    names = Names(named(fine), {2: named(coarse)})
+    layers = {2: np.array([0, 1, 1, 0, 0]), 3: np.array([0, 1, 2, 0, 0])}
+    out = tmp_path / "out"
+    assign_parquet(assigner, rows, out, layers=layers, names=names, device="cpu")
+    table = read(out).to_pydict()
+    assert [*table] == ["row", "label", "confidence", "label_2", "label_3", "name", "name_2"]
+    assert table["name"] == [fine[label] for label in table["label"]]
+    assert table["name_2"] == [coarse[label] for label in table["label_2"]]
+    with pytest.raises(InvalidInputError, match="begun with another names"):
+        renamed = names._replace(clusters=named(["x", *fine[1:]]))
+        assign_parquet(assigner, rows, out, layers=layers, names=renamed, device="cpu")
+    with pytest.raises(InvalidInputError, match="2 names for n_clusters=5"):
+        assign_parquet(assigner, rows, tmp_path / "new", names=Names(named(coarse), {}))

@@ -75,6 +75,8 @@ class Fit(NamedTuple):
         What columns were divided by.
     stability : float64 array, shape (n_clusters,), or None
         How well independent starts found every cluster; None where none were compared.
+    graph : SimilarityGraph or None
+        None where it is on disk.
     """
 
     start: LazyStart
@@ -90,6 +92,7 @@ class Fit(NamedTuple):
     probabilities: np.ndarray | None = None
     scales: np.ndarray | None = None
     stability: np.ndarray | None = None
+    graph: SimilarityGraph | None = None
 
     @property
     def assigner(self) -> Assigner:
@@ -148,7 +151,7 @@ def fit_rows(
         labels, balance_weight = partition.labels, partition.balance_weight
         votes = Votes.of(chosen.graph, labels, partition.starts, config.n_clusters)
         probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
-        lesson = _draw_lesson(features, votes, config, copy=lazy)
+        lesson = draw_lesson(features, votes, config, copy=lazy)
         taught = lesson, balance_weight, options, chosen.scales
         fractions = fraction_limits(config, rows.shape[0])
         start = LazyStart(partial(distil, *taught, fractions))
@@ -164,7 +167,8 @@ def fit_rows(
     cost = config.n_clusters, balance_weight, config.layer_sizes
     score = score_labels(chosen.graph, labels, *cost, known.weights)
     kept = balance_weight, config.solver, chosen.n_neighbors
-    return Fit(start, labels, *score, *kept, tuple(log), probabilities, chosen.scales, stability)
+    sure = probabilities, chosen.scales, stability
+    return Fit(start, labels, *score, *kept, tuple(log), *sure, chosen.graph)
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:
@@ -212,7 +216,7 @@ def _search(
     return shared[0]
 
 
-def _draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
+def draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
     """Return what is distilled: all rows, or at random as many as distillation looks at."""
     n_samples, n_seen = len(votes.labels), config.distil.max_steps * config.distil.batch_size
     rng, rows = np.random.default_rng(config.seed), np.arange(n_samples)

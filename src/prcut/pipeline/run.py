@@ -6,7 +6,7 @@
     graph/            in memory: the graph, mapped while it is trained on
     blocks/           on disk: blocks of the graph
     search/           on disk: the graph level by level, while its partition is searched
-    partition/        on disk: the cluster of every row
+    partition/        the cluster of every row
     lesson/           on disk: rows to distil the partition from
     pairs/            on disk, to train: pairs drawn from the blocks
     checkpoint/       every start as it is trained
@@ -255,6 +255,8 @@ def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None)
     fit_here = _fit_memory if plan.mode == "memory" else _fit_disk
     fit = fit_here(plan, options, seconds)
     if _is_leader():
+        if fit.labels is not None:  # of rows in memory
+            save_row_labels(plan.folder / "partition", plan.key, fit.labels)
         save_result(_result(plan, fit, seconds), fit, describe_run(plan.source, config))
         speed = fit.state.step / max(seconds["training"], 1e-9)
         status.on_progress(training_progress(*planned, planned[0], 0, speed))
@@ -267,12 +269,7 @@ def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float
         rows = read_all(plan.source)
         graph = _graph_stage(plan, rows)
     with _timed(seconds, "training"):
-        fit = fit_rows(rows, plan.config, graph, known=known, **options)
-    limits = plan.config.min_size, plan.config.max_size
-    if _is_leader() and fit.labels is not None and (known or limits != (None, None)):
-        # the assigner learns what is known, but does not keep to it row by row
-        save_row_labels(plan.folder / "partition", plan.key, fit.labels)
-    return fit
+        return fit_rows(rows, plan.config, graph, known=known, **options)
 
 
 def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:

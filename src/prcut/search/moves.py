@@ -247,7 +247,7 @@ def _mergers(coarse: CoarseGraph, cost: ClusterCost) -> list[partial[list[np.nda
 
     def merged(fraction: float) -> list[np.ndarray]:
         tree = merge(coarse, cost._replace(factor=fraction * cost.factor))
-        return [tree.labels(cost.n_clusters)]
+        return [tree.labels(min(cost.n_clusters, len(coarse.sizes)))]
 
     fractions: Sequence[float] = _BALANCE_FRACTIONS if cost.factor else (1.0,)
     if cost.n_clusters > _MANY_CLUSTERS:

@@ -194,7 +194,8 @@ def _settle_balance(coarse: CoarseGraph, draft: Partition, gain: float, n_cluste
         if gain >= _GAIN and sizes.min() >= _SMALL * sizes.mean():
             return _MIN_BALANCE
         if gain >= _GAIN_OF_SMALL:
-            return _SOME_BALANCE
+            # never more than the cut calls for: where it is nothing, large clusters would be split
+            return min(_SOME_BALANCE, choose_balance(coarse, draft.labels, n_clusters))
     return choose_balance(coarse, draft.labels, n_clusters)
 
 

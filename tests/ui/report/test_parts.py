@@ -48,7 +48,7 @@ def test_scores_are_those_of_the_best_matching() -> None:
     found = made_up(EVEN, 4)
     scores = score_classes(RowLabels((EVEN + 1) % 4, list("abcd")), found)
     assert scores.accuracy == scores.ari == 1
-    assert list_headline(found, scores)["accuracy after matching"] == "100.0%"
+    assert list_headline(found, scores)["accuracy against the classes"] == "100.0%"
     assert list_figures(found, scores)["accuracy"] == 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from prcut.errors import InvalidInputError
 from prcut.graph.saved import GRAPH_RECORD
 from prcut.pipeline.labels import STATE_FOLDER
+from prcut.pipeline.names import read_names
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.pair_shards import open_pair_shards
 from prcut.pipeline.run_folder import read_plan
@@ -22,14 +23,16 @@ from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
 
 # starts listed at most, whatever a plan says
 _SHOWN_STARTS = 100
+# names listed at most of a layer
+_SHOWN_NAMES = 100
 _UNFINISHED = "unfinished; resume it with `prcut fit … --resume`"
-_WITH_SIZE = "graph", "blocks", "pairs", "labels"
+_WITH_SIZE = "graph", "blocks", "pairs", "labels", "embeddings"
 # names and values, in the order to show them
 _Rows = dict[str, Any]
 
 
-def describe_path(path: str | Path) -> list[tuple[str, str]]:
-    """Return names and values that describe what ``path`` holds."""
+def describe_path(path: str | Path) -> _Rows:
+    """Return names and values that describe what ``path`` holds, in the order to show them."""
     where = str(path)
     folder = Folder(where)
     info = folder.filesystem.get_file_info(folder.path)
@@ -47,7 +50,21 @@ def describe_path(path: str | Path) -> list[tuple[str, str]]:
             ) from error
     if kind in _WITH_SIZE:
         rows["size"] = readable_bytes(_size(folder))
-    return [(_printable(name), _printable(_text(value))) for name, value in rows.items()]
+    return {
+        _printable(name): _printable(value) if isinstance(value, str) else value
+        for name, value in rows.items()
+    }
+
+
+def show_rows(rows: _Rows) -> str:
+    """Format what :func:`describe_path` found, one line for each name."""
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {_printable(_text(value))}" for name, value in rows.items())
+
+
+def find_kind(folder: Folder) -> str:
+    """Return what a folder holds: ``"run"``, ``"labels"``, ``"graph"``, …, or else ``"data"``."""
+    return _kind_of(folder)[0]
 
 
 def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
@@ -62,6 +79,7 @@ def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
         (folder.exists(GRAPH_RECORD), "graph", _graph),
         ("blocks" in manifest, "blocks", _blocks),
         ("shards" in manifest, "pairs", _pairs),
+        (_is_embedding(folder / STATE_FOLDER), "embeddings", _embeddings),
         ((folder / STATE_FOLDER).exists("plan.json"), "labels", _labels),
         (True, "data", _data),
     ]
@@ -94,7 +112,7 @@ def _run(path: str) -> _Rows:
         if result:
             rows["clusters"] = whole_number(result["n_clusters"])
             rows["cut between the first"] = f"{result['cut_share']:.4f} of the weight"
-        return rows
+        return rows | _names(folder)
     rows |= {
         "data": plan["data"] or "an array",
         **sizes,
@@ -110,6 +128,21 @@ def _run(path: str) -> _Rows:
             "steps": whole_number(result["n_steps"]),
             **{f"seconds of {name}": f"{value:.1f}" for name, value in result["seconds"].items()},
         }
+    return rows | _names(folder)
+
+
+def _names(folder: Folder) -> _Rows:
+    """Return the names of clusters and layers, the first of many."""
+    names = read_names(folder)
+    if names is None:
+        return {}
+    rows: _Rows = {}
+    for size, clusters in {0: names.clusters, **names.layers}.items():
+        layer = f" of {size}" if size else ""
+        for number, one in enumerate(clusters[:_SHOWN_NAMES]):
+            rows[f"cluster {number}{layer}"] = f"{one.name} ({one.size:,} rows)"
+        if len(clusters) > _SHOWN_NAMES:
+            rows[f"further clusters{layer}"] = f"{len(clusters) - _SHOWN_NAMES:,} in names.json"
     return rows
 
 
@@ -195,6 +228,18 @@ def _labels(path: str) -> _Rows:
         n_samples = state.read_json("manifest.json")["n_samples"]
         rows = {"state": "finished", "rows": whole_number(n_samples)}
     return {**rows, "files": len(plan["files"]), "id": plan["id_column"] or "row"}
+
+
+def _is_embedding(state: Folder) -> bool:
+    plan = state.read_json("plan.json") if state.exists("plan.json") else {}
+    return bool(plan.get("kind") == "embeddings")
+
+
+def _embeddings(path: str) -> _Rows:
+    rows, state = _labels(path), Folder(path) / STATE_FOLDER
+    if state.exists("manifest.json"):
+        rows["features"] = whole_number(state.read_json("manifest.json")["n_features"])
+    return {**rows, "model": state.read_json("plan.json")["model"]}
 
 
 def _data(path: str) -> _Rows:

@@ -82,7 +82,9 @@ def inspect_fitted(
         **options,
     )
     agreement = None if count is None else np.column_stack([count.tried, count.agreement])
-    return replace(inspection, agreement=agreement, stability=stability)
+    tree, sizes = getattr(model, "merge_tree_", None), getattr(model, "layer_sizes_", [])[1:]
+    layers = () if tree is None else tuple(tree.labels(size) for size in sizes)
+    return replace(inspection, agreement=agreement, stability=stability, layers=layers)
 
 
 def inspect_assigner(
@@ -212,7 +214,10 @@ def _measure_graph(
     graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, with_bound: bool
 ) -> dict[str, Any]:
     """Measure links between clusters, components and the bound, where they are affordable."""
-    measured: dict[str, Any] = {"n_components": graph.n_components}
+    measured: dict[str, Any] = {
+        "n_components": graph.n_components,
+        "inside": _measure_inside(graph, labels),
+    }
     if n_clusters <= MOST_LINKED:
         links = cluster_links(graph.weight, torch.from_numpy(labels), n_clusters)
         measured["links"] = links.numpy()
@@ -220,3 +225,12 @@ def _measure_graph(
     if with_bound and 2 * graph.n_edges * n_used <= _MOST_CERTIFIED:
         measured["bound"] = spectral_lower_bound(graph.weight, n_used)
     return measured
+
+
+def _measure_inside(graph: SimilarityGraph, labels: np.ndarray) -> np.ndarray:
+    """Measure which fraction of each row's weight stays in its cluster; NaN without edges."""
+    source, target, weight = (np.asarray(ends) for ends in graph.edges)
+    degree = np.bincount(source, weight, len(labels))
+    kept = np.bincount(source, weight * (labels[source] == labels[target]), len(labels))
+    inside = np.full(len(labels), np.nan)
+    return np.divide(kept, degree, out=inside, where=degree > 0).astype(np.float32)

@@ -72,6 +72,10 @@ class Inspection:
         Numbers of clusters that were tried, and how well searches agreed on each.
     stability : float64 array, shape (n_clusters,), or None
         How well independent starts found every cluster again.
+    layers : tuple of int64 arrays, shape (n_clusters,)
+        What every cluster is called in the coarser layers, the finest of them first.
+    inside : float32 array, shape (n_seen,), or None
+        Fraction of a row's weight in the graph that stays in its cluster; NaN without edges.
     seconds : float
         Duration of the inspection.
     """
@@ -94,6 +98,8 @@ class Inspection:
     first_level: np.ndarray | None = None
     agreement: np.ndarray | None = None
     stability: np.ndarray | None = None
+    layers: tuple[np.ndarray, ...] = ()
+    inside: np.ndarray | None = None
     seconds: float = 0.0
 
     @cached_property

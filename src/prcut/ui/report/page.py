@@ -1,12 +1,14 @@
-"""A page of HTML that needs nothing else: no script, no font, no request.
+"""A page of HTML that needs nothing else: no font, no request, one script of this package.
 
-The templates escape every value but the pictures that are drawn here. These use three colours
+The templates escape every value but the pictures that are drawn here. The page's policy names the
+hash of its script, so that a browser runs no other. Pictures use three colours
 that no palette has; in the page they become the colours of the reader's light or dark theme.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import re
 from collections.abc import Callable
@@ -48,8 +50,18 @@ def render(template: str, **values: Any) -> str:
         "percent": percent,
         "file_name": lambda path: Path(str(path)).name,
     }
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
     return environment.get_template(template).render(version=prcut.__version__, **values)
+
+
+def load_script(name: str) -> dict[str, Any]:
+    """Read a script of this package, and the hash by which a page allows it to run."""
+    from markupsafe import Markup
+
+    text = (Path(__file__).parent / "templates" / name).read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    # the text is a file of the package and has no values of a user
+    return {"script": Markup(text), "script_hash": Markup(f"sha256-{digest}")}  # noqa: S704
 
 
 def percent(fraction: float) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 import prcut
 from prcut.numerics.matching import adjusted_rand, count_shared, match_counts, max_nmi
+from prcut.pipeline.names import clean_text
 from prcut.runtime.sources import Source
-from prcut.ui.matrix import shorten
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.page import image_uri
 from prcut.ui.report.row_contents import RowLabels, read_images, read_texts
@@ -53,7 +53,7 @@ class RowContents:
         images = texts
         if self.texts is not None and len(rows):
             found = read_texts(self.source, self.texts, rows)
-            texts = [shorten(" ".join(text.split()), _TEXT_LENGTH) for text in found]
+            texts = [clean_text(text, _TEXT_LENGTH) for text in found]
         if self.images is not None and len(rows):
             images = [image_uri(image) for image in read_images(self.source, self.images, rows)]
         return dict(zip(rows.tolist(), zip(texts, images, strict=True), strict=True))
@@ -101,7 +101,7 @@ def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[st
     }
     if scores is not None:
         tiles |= {
-            "accuracy after matching": _format(scores.accuracy, ".1%"),
+            "accuracy against the classes": _format(scores.accuracy, ".1%"),
             "NMI with the classes": f"{scores.nmi:.3f}",
             "ARI": f"{scores.ari:.3f}",
         }

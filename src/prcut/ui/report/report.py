@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.matching import match_counts
+from prcut.pipeline.names import read_names
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Progress
 from prcut.ui.colors import cluster_colors
 from prcut.ui.plot import (
-    MOST_DRAWN,
     AgreementDisplay,
     ClusterMapDisplay,
     ClusterSizesDisplay,
@@ -28,8 +28,9 @@ from prcut.ui.plot import (
 )
 from prcut.ui.report.comparison import render_comparison
 from prcut.ui.report.diagnostics import diagnose
+from prcut.ui.report.explorer import check_names, choose_contents, choose_points, collect_points
 from prcut.ui.report.inspection import Inspectable, Inspection
-from prcut.ui.report.page import draw, make_chip, render
+from prcut.ui.report.page import draw, load_script, make_chip, render
 from prcut.ui.report.parts import (
     ClassScores,
     RowContents,
@@ -61,6 +62,7 @@ def write_report(
     texts: Any = None,
     images: Any = None,
     labels: Any = None,
+    names: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """Write the report of a run, or of two side by side, as one self-contained HTML file.
@@ -78,6 +80,9 @@ def write_report(
         have moved.
     texts, images, labels : optional
         What rows stand for, and their classes: see :mod:`prcut.ui.report.row_contents`.
+    names : sequence of str, optional
+        Names of the clusters, by default those that ``prcut name`` wrote into the run, or else
+        their numbers; not used with ``against``.
     on_progress : callable, optional
         Called with a :class:`prcut.runtime.progress.Progress`.
     """
@@ -85,7 +90,10 @@ def write_report(
     contents = RowContents(inspection.source, texts, images)
     classes = None if labels is None else read_labels(inspection.source, labels, inspection.rows)
     if against is None:
-        content = _render_report(inspection, contents, classes)
+        if names is None and isinstance(run, str | Path):
+            saved = read_names(run, inspection.n_clusters)
+            names = None if saved is None else [cluster.name for cluster in saved.clusters]
+        content = _render_report(inspection, contents, classes, names)
     else:
         other = _inspect(against, data, on_progress)
         if not np.array_equal(inspection.rows, other.rows):
@@ -112,7 +120,13 @@ def _inspect(
     return run.inspect(data, on_progress=on_progress)
 
 
-def _render_report(inspection: Inspection, contents: RowContents, classes: RowLabels | None) -> str:
+def _render_report(
+    inspection: Inspection,
+    contents: RowContents,
+    classes: RowLabels | None,
+    names: Sequence[str] | None,
+) -> str:
+    named = check_names(names, inspection.n_clusters)
     scores = None if classes is None else score_classes(classes, inspection)
     used = np.flatnonzero(inspection.sizes)
     by_size = used[np.argsort(-inspection.sizes[used], kind="stable")]
@@ -122,10 +136,16 @@ def _render_report(inspection: Inspection, contents: RowContents, classes: RowLa
         groups = np.arange(inspection.n_clusters)
     colors = cluster_colors(int(groups[-1]) + 1)[groups]
     examples = inspection.examples(contents.n_examples)
+    points = choose_points(inspection, examples)
+    shown_on_map = choose_contents(inspection, points, contents)
     wanted = [np.concatenate([examples[c].typical, examples[c].ambiguous]) for c in shown]
     listed = by_size[:_MOST_LINES].tolist() if len(shown) < len(by_size) else []
+    known = contents.read(np.concatenate([*wanted, shown_on_map]))
     return render(
         "report.html",
+        **load_script("explorer.js"),
+        points=collect_points(inspection, points, known, named, classes),
+        names=named,
         inspection=inspection,
         scores=scores,
         seconds=inspection.seconds,
@@ -133,7 +153,6 @@ def _render_report(inspection: Inspection, contents: RowContents, classes: RowLa
         tiles=list_headline(inspection, scores),
         warnings=diagnose(inspection),
         pictures=_draw_pictures(inspection, groups, scores),
-        n_drawn=min(len(inspection.rows), MOST_DRAWN),
         median_size=int(np.median(inspection.sizes)),
         settings=describe_settings(inspection),
         chips=[make_chip(cluster, color) for cluster, color in enumerate(colors)],
@@ -144,7 +163,7 @@ def _render_report(inspection: Inspection, contents: RowContents, classes: RowLa
         n_largest=_LARGEST,
         n_unsure=_LEAST_SURE,
         examples=examples,
-        contents=contents.read(np.concatenate(wanted)),
+        contents=known,
         listed={cluster: _describe_cluster(inspection, cluster, scores) for cluster in listed},
     )
 

@@ -16,6 +16,7 @@ from prcut.numerics.cuts import cluster_links
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.fit_shards import label_edges
 from prcut.pipeline.run_folder import COUNT, check_finished, read_history, read_plan
+from prcut.pipeline.saved_fit import coarse_labels
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source
@@ -61,10 +62,11 @@ def inspect_run(
         _check_figures(result)
     with parsing(f"{path}/plan.json"):
         _check_settings(plan)
-    source = _open_data(path, data, plan, result)
+    source = open_data(path, data, plan, result)
     is_levels = plan["kind"] == "levels"
     model = f"{str(path).rstrip('/')}/model"
-    assigner: Any = (load_levels if is_levels else load_model)(model).assigner
+    loaded: Any = (load_levels if is_levels else load_model)(model)
+    assigner = loaded.assigner
     # the result holds the settings that were chosen during the run
     about = {**plan, **result, "mode": "levels" if is_levels else plan["mode"]}
     if isinstance(assigner, Assigner):
@@ -89,14 +91,18 @@ def inspect_run(
         seed=seed,
         on_progress=on_progress,
     )
-    inspection = replace(inspection, agreement=_read_agreement(folder))
+    inspection = replace(
+        inspection,
+        agreement=_read_agreement(folder),
+        layers=() if is_levels else tuple(coarse_labels(loaded).values()),
+    )
     if about["mode"] != "disk" or inspection.n_clusters > MOST_LINKED:
         return inspection
     links = _links_of_blocks(f"{path}/blocks", assigner, plan["similarity"], most_rows)
     return replace(inspection, links=links)
 
 
-def _open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[str, Any]) -> Source:
+def open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[str, Any]) -> Source:
     """Open the rows that the run was fitted to; refuse others."""
     data = data if data is not None else plan.get("data") or result.get("data")
     if data is None:

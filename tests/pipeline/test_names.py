@@ -1,0 +1,178 @@
+"""Names of clusters: from planted words, with exemplars, and nothing of a hostile text."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.pipeline.names import NAMES, clean_text, name_clusters, read_names, write_names
+from prcut.runtime.folder import Folder
+from prcut.search.merge import MergeTree
+
+TOPICS = ["bank loan", "bank card", "garden soil", "garden seed"]
+TEXTS = [f"{topic} {'abcdefghij'[i]}x" for topic in TOPICS for i in range(10)]
+LABELS = np.repeat(np.arange(4), 10)
+TREE = MergeTree(np.array([[0, 1], [2, 3], [4, 5]]), np.zeros(3))
+HOSTILE = {
+    "html": "<script>alert(1)</script> & <img src=x onerror=alert(2)>",
+    "ansi": "\x1b[31m\x1b]0;owned\x07red\x1b[2J\r\n",
+    "long": "word " * 200_000,
+    "one long word": "w" * 1_000_000,
+    "empty": "",
+    "stop words": "the of and to a",
+    "right to left": "\u202eevil\u202c\u200f\u2066hidden\u2069",
+    "surrogate": "half \ud800 of a pair",
+}
+
+
+def test_clusters_and_layers_are_named_by_their_words() -> None:
+    names = name_clusters(TEXTS, LABELS, tree=TREE, layer_sizes=[4, 2])
+    assert [one.name.split(",")[0].split()[-1] for one in names.clusters] == [
+        *("loan", "card", "soil", "seed")
+    ]
+    assert [layer.name.split(",")[0].split()[0] for layer in names.layers[2]] == ["bank", "garden"]
+    assert [one.size for one in names.clusters] == [10] * 4
+    assert [one.size for one in names.layers[2]] == [20, 20]
+    for label, one in enumerate(names.clusters):
+        assert len(one.exemplars) == 3
+        assert all(LABELS[row] == label and TEXTS[row] == text for row, text in one.exemplars)
+
+
+def test_labels_that_permute_permute_the_names() -> None:
+    order = np.array([2, 0, 3, 1])
+    straight, permuted = (name_clusters(TEXTS, given).clusters for given in (LABELS, order[LABELS]))
+    assert [permuted[order[label]] for label in range(4)] == straight
+
+
+def test_exemplars_begin_with_the_row_whose_walk_stays_inside() -> None:
+    # two chains of five rows that touch at 4–5: walks from the far ends stay longest
+    weight = np.diag(np.ones(9), 1)
+    weight[4, 5] = 0.5
+    weight[0, 1] = 3.0  # a heavy edge far from the other chain
+    graph = SimilarityGraph.from_scipy(weight + weight.T)
+    names = name_clusters(None, np.repeat([0, 1], 5), graph=graph, n_exemplars=2)
+    assert [one.row for one in names.clusters[0].exemplars] == [0, 1]
+    assert names.clusters[1].exemplars[0].row == 9
+    assert [one.name for one in names.clusters] == ["cluster 0", "cluster 1"]
+
+
+def test_rows_without_a_cluster_and_clusters_without_rows() -> None:
+    labels = np.where(LABELS == 1, -1, LABELS)
+    graph = SimilarityGraph.from_labels(LABELS)
+    for given_graph in (None, graph):
+        names = name_clusters(TEXTS, labels, tree=TREE, graph=given_graph)
+        assert names.clusters[1] == ("cluster 1", [], [], 0)
+        rows = [one.row for cluster in names.clusters for one in cluster.exemplars]
+        assert len(rows) == 9
+        assert all(labels[row] >= 0 for row in rows)
+
+
+def test_exemplars_differ_and_are_not_empty() -> None:
+    texts = ["same words", "same words", "", "other words", "same words"]
+    graph = SimilarityGraph.from_labels(np.zeros(5, int))
+    names = name_clusters(texts, np.zeros(5, int), graph=graph)
+    assert sorted(one.text for one in names.clusters[0].exemplars) == ["other words", "same words"]
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_text_leaves_a_plain_name(kind: str) -> None:
+    texts = [*(HOSTILE[kind] for _ in range(30)), *(f"plain text {i}" for i in range(30))]
+    names = name_clusters(texts, np.repeat([0, 1], 30))
+    for one in names.clusters:
+        shown = [one.name, *one.terms, *(text for _, text in one.exemplars)]
+        assert all(text == clean_text(text, 300) and len(text) <= 300 for text in shown)
+        assert len(one.name) <= 80
+    assert "plain text" in names.clusters[1].name
+    if kind in ("empty", "stop words", "one long word"):
+        assert names.clusters[0].name == "cluster 0"
+
+
+@given(st.text(), st.integers(1, 50))
+def test_clean_texts_are_short_lines_that_are_seen(text: str, most: int) -> None:
+    clean = clean_text(text, most)
+    assert len(clean) <= most
+    assert "\n" not in clean
+    for one in clean:
+        assert one in "\u200c\u200d" or unicodedata.category(one)[0] != "C"
+    assert clean_text(clean, most) == clean
+
+
+def test_a_namer_words_the_names_and_is_not_trusted() -> None:
+    asked: list[tuple[list[str], list[str]]] = []
+
+    def namer(terms: list[str], exemplars: list[str]) -> str:
+        asked.append((terms, exemplars))
+        return "\x1b[31m<b>Name</b>\u202e\n" + "x" * 500
+
+    names = name_clusters(TEXTS, LABELS, tree=TREE, layer_sizes=[2], namer=namer)
+    assert len(asked) == 6
+    assert all(one.terms == terms for one, (terms, _) in zip(names.clusters, asked, strict=False))
+    assert all(len(exemplars) == 3 for _, exemplars in asked)
+    assert {len(one.name) for one in names.clusters} == {80}
+    assert names.clusters[0].name.startswith("[31m<b>Name</b> xxx")
+
+
+def test_a_namer_that_fails_leaves_the_key_terms_and_is_asked_three_times() -> None:
+    asked = []
+
+    def namer(terms: list[str], exemplars: list[str]) -> str:
+        asked.append(exemplars)
+        raise OSError(f"no \x1b[31m answer {terms[0]}")
+
+    with pytest.warns(DataWarning, match=r"OSError: no \[31m answer") as seen:
+        names = name_clusters(TEXTS, LABELS, namer=namer)
+    assert len(asked) == len(seen) == 3
+    assert "not asked again" in str(seen[-1].message)
+    assert names == name_clusters(TEXTS, LABELS)
+    for answer in (None, 3, "", " \x00\n"):
+        with pytest.warns(DataWarning, match="the namer failed"):
+            assert names == name_clusters(TEXTS, LABELS, namer=lambda *_, a=answer: a)
+
+
+def test_names_are_read_as_they_were_written(tmp_path: Path) -> None:
+    assert read_names(tmp_path) is None
+    names = name_clusters(TEXTS, LABELS, tree=TREE, layer_sizes=[4, 3, 2])
+    write_names(Folder(tmp_path), names)
+    assert read_names(tmp_path) == names
+    assert read_names(str(tmp_path), n_clusters=4) == names
+    with pytest.raises(CorruptFileError, match="names of 4 clusters, the model has 5"):
+        read_names(tmp_path, n_clusters=5)
+
+
+def test_forged_names_are_refused_or_cleaned(tmp_path: Path) -> None:
+    write_names(Folder(tmp_path), name_clusters(TEXTS, LABELS, tree=TREE, layer_sizes=[2]))
+    whole = json.loads((tmp_path / NAMES).read_text())
+    for forged in (
+        [],
+        {**whole, "clusters": [{}]},
+        {**whole, "layers": {"3": whole["layers"]["2"]}},
+        {**whole, "clusters": [{**whole["clusters"][0], "name": 3}]},
+        {**whole, "clusters": [{**whole["clusters"][0], "size": -1}]},
+    ):
+        (tmp_path / NAMES).write_text(json.dumps(forged))
+        with pytest.raises(CorruptFileError):
+            read_names(tmp_path)
+    (tmp_path / NAMES).write_text(json.dumps({**whole, "format": 99}))
+    with pytest.raises(InvalidInputError, match="upgrade prcut"):
+        read_names(tmp_path)
+    whole["clusters"][0]["name"] = "\x1b[2J" + "y" * 10_000
+    (tmp_path / NAMES).write_text(json.dumps(whole))
+    names = read_names(tmp_path)
+    assert names is not None
+    assert names.clusters[0].name.startswith("[2Jyyy")
+    assert len(names.clusters[0].name) == 80
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="39 texts for 40 labels"):
+        name_clusters(TEXTS[1:], LABELS)
+    with pytest.raises(InvalidInputError, match="are not of n_clusters=2"):
+        name_clusters(TEXTS, LABELS, n_clusters=2)
+    with pytest.raises(InvalidInputError, match="need a tree"):
+        name_clusters(TEXTS, LABELS, layer_sizes=[4, 2])
