@@ -8,7 +8,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from prcut import SimilarityGraph, build_graph
 from prcut.numerics.objective import hard_objective
-from prcut.pipeline import fit as fitting
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import fit_rows
 from prcut.search.partition import refine_labels
@@ -67,7 +66,8 @@ def test_whatever_partition_is_found_is_the_result(
 ) -> None:
     """Two of the true classes as one: no search would find it."""
     labels = np.minimum(blobs[1], 1).astype(np.int64)
-    monkeypatch.setattr(fitting, "find_partition", lambda *_, **__: Partition(labels, 0.0))
+    found = Partition(labels, 0.0)
+    monkeypatch.setattr("prcut.pipeline.constrained.find_partition", lambda *_, **__: found)
     fit = fit_rows(blobs[0], SEARCH, graph)
     assert fit.labels is not None
     np.testing.assert_array_equal(fit.labels, labels)
