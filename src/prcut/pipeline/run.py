@@ -38,6 +38,7 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
+from prcut.pipeline.known import Known, refuse_known
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
 from prcut.pipeline.outofcore.fit_shards import fit_shards
@@ -194,6 +195,7 @@ def _prepare_disk(
     seconds: dict[str, float],
 ) -> None:
     """Build the blocks; search their partition, or draw pairs to train on."""
+    refuse_known(plan.config, "graphs on disk; give more --memory")
     options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
     is_searched = plan.config.solver == "search"
     with _timed(seconds, "graph"):
@@ -263,7 +265,8 @@ def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float
         rows = read_all(plan.source)
         graph = _graph_stage(plan, rows)
     with _timed(seconds, "training"):
-        return fit_rows(rows, plan.config, graph, **options)
+        known = Known.of_source(plan.source, plan.config)
+        return fit_rows(rows, plan.config, graph, known=known, **options)
 
 
 def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:

@@ -70,6 +70,7 @@ def fit(
     prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
     """
     from prcut.pipeline.config import FitConfig
+    from prcut.pipeline.known import refuse_known
     from prcut.runtime.memory import parse_bytes
 
     if (clusters is None) == (levels is None):
@@ -82,6 +83,8 @@ def fit(
         _check_run(path, resume, again)
     configure: Any = partial(FitConfig.of, preset, **settings)  # type: ignore[arg-type]
     config = configure(sizes[0] if sizes else wanted if isinstance(wanted, int) else 1)
+    if sizes is not None:
+        refuse_known(config, "--levels")
     is_counted = sizes is None and not isinstance(wanted, int)
     if not is_counted:
         _check_top(top, wanted if isinstance(wanted, int) else 0)

@@ -24,12 +24,14 @@ SETTINGS: dict[str, Field[Any]] = {
 _KINDS: dict[Any, tuple[Any, str]] = {
     "int": (int, "N"),
     "float": (float, "X"),
+    "float | str": (str, "X"),
     "tuple[int, ...]": (str, "N,N,…"),
 }
 # headings of the help in their order, with their options that are not settings
 _PANELS: dict[str | None, tuple[str, ...]] = {
     None: (),
     "Graph": (),
+    "Known": (),
     "Training": ("preset",),
     "Running": ("resume", "device", "memory", "engine", "address", "workers", "quiet"),
 }
@@ -201,7 +203,7 @@ def _read_setting(setting: Field[Any], text: str) -> tuple[Any, Any]:
     flag = f"--{about['option'] or setting.name.replace('_', '-')}"
     option = _option(flag, metavar, text, about["panel"], about["choices"])
     option.min = about["least"]
-    if kind is str and metavar != "NAME":
+    if metavar == "N,N,…":
         option.callback = lambda value: parse_numbers(setting.name, value)
     return kind, option
 
