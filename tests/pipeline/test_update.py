@@ -34,7 +34,7 @@ def test_an_unchanged_world_changes_no_row(digits):
 
 
 def test_classes_come_and_go_and_ids_are_not_reused(tmp_path):
-    rows, classes = make_blobs(1200, 6, centers=6, cluster_std=2.0, random_state=2)
+    rows, classes = make_blobs(1200, centers=10 * np.eye(6), cluster_std=1.5, random_state=2)
     week = np.arange(len(rows)) % 3
     first, second = (week == 0) & (classes != 5), (week == 1) & (classes != 0)
     third, later = week == 2, (week == 2) & (classes != 0)
