@@ -394,8 +394,9 @@ def main() -> int:
         of_stage = itertools.groupby(cases, key=lambda case: case[:2])
         cases = [chance.choice(list(group)) for _, group in of_stage]
         curation = [case for case in cases if case[0] in ("dedup", "sample")]
-        cases = chance.sample([case for case in cases if case not in curation], 7)
-        cases += chance.sample(curation, 3)
+        if not args.only:
+            others = [case for case in cases if case not in curation]
+            cases = chance.sample(others, 7) + chance.sample(curation, 3)
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder) / "data")
         trials = Trials(Path(folder), Path(folder) / "data")
