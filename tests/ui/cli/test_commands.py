@@ -427,7 +427,7 @@ def test_embed_writes_rows_and_manifest(
     assert list(json.loads(Path("here.json").read_text())["files"]) == ["here.npy"]
 
     assert main([*command, "--out", "here.txt"]) == 2
-    assert "out='here.txt' must end in .npy." in capsys.readouterr().err
+    assert "--out 'here.txt' must end in .npy." in capsys.readouterr().err
     assert main(["embed", "images.npy", "minilm"]) == 2
     assert "encoder='minilm' takes texts" in capsys.readouterr().err
     assert main(["embed", "nowhere.parquet", "minilm", "--column", "text"]) == 2
