@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 from benchmarks.harness.contest.sets import load_contest_set
@@ -14,6 +15,8 @@ from prcut.pipeline.embedding import embed
 _ENCODERS = {"images": "efficientnet-lite0", "texts": "minilm"}
 _RAW = ("digits", "usps", "coil20", "mnist", "fashion_mnist")
 _N_CIFAR10 = 5000
+# embeddings that may lie beside the data sets, so that no encoder is needed
+_KEPT = {"banking77": "banking77_minilm.npz", "cifar10": "cifar10_test5k_efflite0_224.npz"}
 
 
 def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -22,6 +25,10 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
         if name in _RAW:
             data = load_bench_dataset(name, "all")
             return data.pixels().reshape(len(data.labels), -1), data.labels
+        kept = Path(os.environ.get("PRCUT_DATA", ".")) / _KEPT.get(name, "none")
+        if kept.is_file():
+            with np.load(kept) as file:
+                return file["features"].astype(np.float32), file["y"].astype(np.int64)
         if name == "trec":
             return load_contest_set(name)
         data = load_dataset(name, "test" if name == "cifar10" else "all")

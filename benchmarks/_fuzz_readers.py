@@ -21,9 +21,9 @@ from benchmarks.harness.summary import summarise
 from prcut import PRCut
 from prcut.graph.saved import load_graph, save_graph
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.pipeline import encoders
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.embedding import embed
+from prcut.pipeline.encoders import base, load
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
@@ -258,10 +258,10 @@ def _read_labels(path: Path) -> None:
 def _embed(path: Path) -> np.ndarray:
     module = torch.nn.Linear(1, 2, bias=False)
     torch.nn.init.ones_(module.weight)
-    encoder = encoders.Encoder(
+    encoder = base.Encoder(
         module, lambda items: torch.tensor([[len(text), 1.0] for text in items]), "none 1", "none"
     )
-    encoders.LOADERS["lengths"] = (("texts",), lambda *_: encoder)
+    load.LOADERS["lengths"] = (("texts",), lambda *_: encoder)
     return embed(["a", "bc", "def"], "lengths:any", cache=path)
 
 

@@ -1,6 +1,7 @@
 """A fault at every point of every stage of a run, and the run again: the same files as without.
 
-    python benchmarks/crashes.py            # every stage, 208 faults: some forty minutes
+    python benchmarks/crashes.py            # every stage, 336 faults: an hour
+    python benchmarks/crashes.py --only dedup sample    # of these commands
     python benchmarks/crashes.py --quick    # one point of each stage
 
 Points: while a file is written, before it is flushed, before and after it gets its name. Faults:
@@ -39,9 +40,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+import prcut.pipeline.dedup
 import prcut.pipeline.labels
 import prcut.pipeline.levels
-import prcut.pipeline.run  # noqa: F401
+import prcut.pipeline.run
+import prcut.pipeline.sampling  # noqa: F401
 from _verdict import verdict
 from prcut.runtime import folder as storage
 from prcut.ui.cli.commands import main as prcut_main
@@ -78,6 +81,25 @@ OF_LEVELS = {
     "split": r"exchange/",
     "clusters": r"cluster-",
     "tree": r"model/",
+}
+OF_DEDUP = {
+    "dedup's plan": r"_prcut/plan",
+    "digests": r"_prcut/work/(digests/|value)",
+    "copies": r"_prcut/work/copies",
+    "dedup's blocks": r"_prcut/work/blocks/",
+    "near pairs": r"_prcut/work/pairs",
+    "components": r"_prcut/work/components",
+    "groups sent": r"_prcut/work/(rows|links)/",
+    "groups": r"_prcut/work/(groups|removed)",
+    "kept rows": r"(kept|groups)/|_prcut/work/written",
+    "dedup's manifest": r"_prcut/manifest",
+}
+OF_SAMPLE = {
+    "counts": r"_prcut/work/count",
+    "quotas": r"_prcut/work/quotas",
+    "draw": r"_prcut/work/(drawn|chosen)/",
+    "sample": r"\d\.parquet|_prcut/work/written",
+    "sample's manifest": r"_prcut/manifest",
 }
 # after which a command is taken for hanging
 SECONDS = 120.0
@@ -141,6 +163,12 @@ class Fault:
 
 def command(data: Path, run: Path, kind: str) -> list[str]:
     """Return the cases to run."""
+    if kind == "dedup":
+        words = "--column e --id-column id --keep best:id --epsilon .02 --memory 1M -q"
+        return ["dedup", str(data), "--out", str(run), *words.split()]
+    if kind == "sample":  # of the run that was not struck
+        done = str(data.parent / "calm-memory" / "run")
+        return ["sample", done, "--out", str(run), "--size", "100", "-q"]
     options = {
         "disk": f"-k {N_CLUSTERS} --memory 1M",
         "memory": f"-k {N_CLUSTERS}",
@@ -225,7 +253,7 @@ class Trials:
         self.short: list[str] = []
         self.n_done = self.n_missed = 0
         self.expected: dict[str, dict[str, str]] = {}
-        for kind in ("disk", "memory", "levels"):
+        for kind in ("disk", "memory", "levels", "dedup", "sample"):
             run = place / f"calm-{kind}" / "run"
             run.parent.mkdir()
             if code := in_fork(command(data, run, kind), run.parent / "log"):
@@ -253,7 +281,7 @@ class Trials:
             self.short.append(f"{what}: exit {code}, not {wanted}: {words[-300:]}")
         if "Traceback" in words:
             self.short.append(f"{what}: a traceback")
-        if fault != "SIGKILL" and "resume with: prcut fit" not in words:
+        if fault != "SIGKILL" and f"resume with: prcut {arguments[0]}" not in words:
             self.short.append(f"{what}: nothing said of how to go on: {words[-300:]}")
         if differ := same(self.expected[kind], contents(run), is_whole=False):
             self.short.append(f"{what}: {differ[0]} could be seen and was not whole")
@@ -347,10 +375,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser.add_argument("--only", nargs="+", default=(), help="kinds of commands")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chance = random.Random(args.seed)  # noqa: S311
     kinds = {"disk": ON_DISK, "memory": IN_MEMORY, "levels": OF_LEVELS}
+    kinds |= {"dedup": OF_DEDUP, "sample": OF_SAMPLE}
     cases = [
         (kind, stage, pattern, point, fault)
         for kind, stages in kinds.items()
@@ -358,18 +388,22 @@ def main() -> int:
         for point in POINTS
         for fault in FAULTS
         # a process that dies is struck everywhere, one that can still act in the midst of a file
-        if fault == "SIGKILL" or point == "write"
+        if (fault == "SIGKILL" or point == "write") and (not args.only or kind in args.only)
     ]
     if args.quick:
         of_stage = itertools.groupby(cases, key=lambda case: case[:2])
-        cases = chance.sample([chance.choice(list(group)) for _, group in of_stage], 8)
+        cases = [chance.choice(list(group)) for _, group in of_stage]
+        curation = [case for case in cases if case[0] in ("dedup", "sample")]
+        cases = chance.sample([case for case in cases if case not in curation], 7)
+        cases += chance.sample(curation, 3)
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder) / "data")
         trials = Trials(Path(folder), Path(folder) / "data")
         for case in cases:
             trials.strike(*case)
-        trials.fill_disk(4_000_000 if args.quick else 400_000)
-        trials.starve(120_000_000 if args.quick else 20_000_000)
+        if not args.only:
+            trials.fill_disk(4_000_000 if args.quick else 400_000)
+            trials.starve(120_000_000 if args.quick else 20_000_000)
     print(f"{trials.n_done} runs were struck and run again, {trials.n_missed} points do not exist")
     return verdict(trials.short, "after every fault the run ends with the same files")
 

@@ -9,6 +9,7 @@ fixed beforehand: an assigner on the encoder's own output clusters neighbours as
 
 import warnings
 
+import matplotlib.pyplot as plt
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -37,6 +38,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(parameters, lr=5e-3)
 
     before = probe(encoder, images, digits.target)
+    losses = []
     for step in range(800):
         batch = pairs.draw(512, generator)
         rows = images[batch.rows]
@@ -51,10 +53,18 @@ def main() -> None:
         optimizer.zero_grad()
         (cut + guess).backward()
         optimizer.step()
+        losses.append((float(cut), float(guess)))
         if step % 200 == 199:
             print(f"step {step + 1}: ratio cut loss {cut:.2f}, cross-entropy {guess:.2f}")
     after = probe(encoder, images, digits.target)
     print(f"linear probe with 50 labels: {before:.3f} before, {after:.3f} after pre-training")
+
+    figure, panels = plt.subplots(1, 2, figsize=(7, 2.8), layout="constrained")
+    titles = "ratio cut loss", "cross-entropy of the pseudo-labels"
+    for axes, title, curve in zip(panels, titles, zip(*losses, strict=True), strict=True):
+        axes.plot(curve, lw=0.8)
+        axes.set(title=title, xlabel="step")
+    figure.savefig("losses.svg")
 
 
 @torch.no_grad()

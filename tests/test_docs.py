@@ -1,4 +1,4 @@
-"""The documents run: every Python block, every command; and what they say of the code is there."""
+"""The documents run as pasted, every block and command; and what they say of the code is there."""
 
 import importlib
 import json
@@ -32,23 +32,15 @@ PAGES = [
 _BLOCK = re.compile(r"^( *)```(python|console)([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r'title="not run by the tests: (\w.*)"')
 # commands of a console block that belong to others
-_OTHERS = ("pip", "ray", "torchrun", "make")
+_OTHERS = ("pip", "ray", "torchrun", "make", "docker")
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """The blocks of a page that run."""
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The blocks of a page that run, each with its language."""
     return [
-        re.sub(f"^{indent}", "", code, flags=re.MULTILINE)
+        (kind, re.sub(f"^{indent}", "", code, flags=re.MULTILINE))
         for indent, kind, title, code in _BLOCK.findall(page.read_text("utf-8"))
-        if kind == language and not _NOT_RUN.search(title)
-    ]
-
-
-def with_blocks(language: str) -> list[Any]:
-    return [
-        pytest.param(page, id=str(page.relative_to(ROOT)))
-        for page in PAGES
-        if blocks(page, language)
+        if not _NOT_RUN.search(title)
     ]
 
 
@@ -73,6 +65,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prcut.pipeline.starts, "train", _train_shortly)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("MPLBACKEND", "svg")
     return tmp_path
 
 
@@ -82,38 +75,38 @@ def _train_shortly(pairs: Any, assigner: Any, config: TrainConfig, **options: An
     return train(pairs, assigner, config, **options)
 
 
-@pytest.mark.parametrize("page", with_blocks("python"))
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if blocks(page)]
+)
 @pytest.mark.usefixtures("workplace")
-def test_python_blocks_run(page: Path) -> None:
-    """In order, in one namespace a page."""
-    given: dict[str, Any] = {"__name__": page.stem}
-    if page.name == "README.md":  # its three lines say what they are given by their names
-        given["X"], given["new_rows"] = np.split(np.load("embeddings.npy"), [350])
-    code = blocks(page, "python")
+def test_blocks_run_as_pasted(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """From the top, code and commands in their order, from an empty namespace.
+
+    What a page does not define or write itself is one of the files of ``workplace``, which stand
+    for the reader's own.
+    """
+    code = blocks(page)
+    names: dict[str, Any] = {"__name__": "__main__"}
     with warnings.catch_warnings():
-        if any("bertopic" in block for block in code):
+        if any("bertopic" in block for _, block in code):
             pytest.importorskip("bertopic", reason="needs bertopic")
             warnings.simplefilter("ignore")  # of its own dependencies
-        for block in code:
-            exec(compile(block, str(page), "exec"), given)  # noqa: S102
+        for kind, block in code:
+            if kind == "python":
+                exec(compile(block, str(page), "exec"), names)  # noqa: S102
+                continue
+            for arguments in commands(page, block):
+                status = prcut.ui.cli.commands.main(arguments)
+                assert status == 0, f"prcut {shlex.join(arguments)}: {capfd.readouterr().err}"
 
 
-def commands(page: Path) -> Iterator[list[str]]:
-    for block in blocks(page, "console"):
-        for line in block.splitlines():
-            assert line.startswith("$ "), f"{page.name}: {line!r} is neither command nor output"
-            words = shlex.split(line[2:], comments=True)
-            assert words[0] in ("prcut", *_OTHERS), line
-            if words[0] == "prcut":
-                yield words[1:]
-
-
-@pytest.mark.parametrize("page", with_blocks("console"))
-@pytest.mark.usefixtures("workplace")
-def test_commands_run(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for arguments in commands(page):
-        code = prcut.ui.cli.commands.main(arguments)
-        assert code == 0, f"prcut {shlex.join(arguments)}: {capfd.readouterr().err}"
+def commands(page: Path, block: str) -> Iterator[list[str]]:
+    for line in block.splitlines():
+        assert line.startswith("$ "), f"{page.name}: {line!r} is neither command nor output"
+        words = shlex.split(line[2:], comments=True)
+        assert words[0] in ("prcut", *_OTHERS), line
+        if words[0] == "prcut":
+            yield words[1:]
 
 
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
@@ -150,15 +143,6 @@ def test_every_object_that_a_page_links_to_exists() -> None:
         for path in re.findall(r"\]\[(prcut\.[\w.]+)\]", page.read_text("utf-8")):
             module, _, name = path.rpartition(".")
             assert hasattr(importlib.import_module(module), name), f"{page.name}: {path}"
-
-
-def test_links_of_the_readme_lead_somewhere() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    targets = re.findall(r"\]\(([^)#]+)\)", text)
-    assert targets
-    for target in targets:
-        assert "//" not in target, "the README names no address that might change"
-        assert (ROOT / target).exists(), target
 
 
 def test_external_links_are_https() -> None:
@@ -269,6 +253,68 @@ def test_the_reference_has_the_public_names_and_no_others() -> None:
     assert not pages.has_page("prcut.estimator._private")
     linked = "[`PRCut`][prcut.estimator.PRCut], [`x`][prcut.search.moves._x]"
     assert pages.without_private_links(linked).endswith("PRCut], `search.moves._x`")
+
+
+@pytest.mark.usefixtures("making")
+def test_the_reference_is_ordered_by_task() -> None:
+    pages = importlib.import_module("pages")
+    found = pages.tasks()
+    public = {each.name for each in pages.public_names()}
+    for task, names in pages.TASKS.items():
+        assert [each.name for each in found[task]] == names.split(), "a name that is gone"
+    placed = {each.name for names in found.values() for each in names}
+    assert len(placed) > 0.8 * len(public), public - placed
+    index = pages.names_page()
+    assert index.index("## By task") < index.index("| Look at a result | [`write_report`]")
+
+
+@pytest.mark.usefixtures("making")
+def test_the_gallery_shows_a_thumbnail_of_every_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = importlib.import_module("pages")
+    monkeypatch.setattr(pages, "run_example", lambda _: ("printed", {"a.svg": b"", "b.svg": b""}))
+    made = pages.gallery()
+    for path in pages.examples():
+        assert f"]({path.stem}-a.svg)" in made["gallery/index.md"], path
+        assert f"]({path.stem}.md)" in made["gallery/index.md"]
+        assert "savefig(" in path.read_text("utf-8"), f"{path.name} draws no picture"
+
+
+@pytest.mark.usefixtures("making")
+def test_the_tutorial_shows_what_its_blocks_print_and_draw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = importlib.import_module("pages")
+    (tmp_path / "docs/tutorial").mkdir(parents=True)
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    page = tmp_path / "docs/tutorial/1-a.md"
+    page.write_text(
+        "```python\nx = 1\n```\n\n```console\n$ pip install y\n$ prcut --version\n```\n"
+        "```python\nprint(x + 1)\nopen('p.svg', 'w').write('drawn')\n```\n"
+    )
+    assert pages.tutorial_pictures() == {"tutorial/1-a-p.svg": b"drawn"}
+    shown = pages.with_outputs(page, page.read_text())
+    assert shown.startswith("```python\nx = 1\n```\n\n```console")
+    assert f"```text\nprcut {prcut.__version__}\n```" in shown
+    assert shown.endswith("```\n\n```text\n2\n```\n")
+    (tmp_path / "docs/tutorial/2-b.md").write_text("```python\nraise ValueError('no')\n```\n")
+    with pytest.raises(RuntimeError, match=r"2-b\.md failed:[\s\S]*ValueError: no"):
+        pages.tutorial_pictures()
+
+
+def test_every_picture_of_a_tutorial_is_drawn_by_its_blocks() -> None:
+    for page in sorted((ROOT / "docs/tutorial").glob("*.md")):
+        text = page.read_text("utf-8")
+        saved = set(re.findall(r'savefig\("([^"]+)"', text))
+        shown = re.findall(rf"!\[[^\]]+\]\({page.stem}-([^)]+)\)", text)
+        assert shown
+        assert set(shown) == saved, page
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    for page in PAGES[1:]:
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert re.search(rf"[ \[]{re.escape(name)}\b", navigation), name
 
 
 def test_the_walks_through_the_files_name_what_is_there() -> None:

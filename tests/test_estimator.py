@@ -46,11 +46,22 @@ def fitted(blobs: tuple[np.ndarray, np.ndarray]) -> PRCut:
         return quick().fit(blobs[0])
 
 
-# -- scikit-learn's own checks: none is expected to fail ----------------------------------------
+# -- scikit-learn's own checks ----------------------------------------------------------------
+
+
+# as of KMeans: a repeated row has its copies for neighbours, so the graph is another. On one graph
+# weights equal repetitions: tests/pipeline/test_known.py
+_OF_REPEATED_ROWS = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "repeated rows make another graph"
+    for kind in ("dense", "sparse")
+}
 
 
 # 4 clusters: check_estimator_sparse_* want as many columns of predict_proba as their y has classes
-@parametrize_with_checks([quick(4, max_steps=100, learning_rate=0.02)])
+@parametrize_with_checks(
+    [quick(4, max_steps=100, learning_rate=0.02)],
+    expected_failed_checks=lambda _: _OF_REPEATED_ROWS,
+)
 def test_scikit_learn(estimator: PRCut, check: Any) -> None:
     check(estimator)
 

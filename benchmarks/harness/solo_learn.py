@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from prcut.errors import InvalidInputError
-from prcut.pipeline import encoders
+from prcut.pipeline.encoders import base, load
 
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # solo-learn, solo/data/classification_dataloader.py, T_val of both CIFAR sets
@@ -19,19 +19,19 @@ _CIFAR = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
 
 def register_solo_learn() -> None:
     """Make ``solo-learn:/path/checkpoint.ckpt@resnet18`` an encoder that ``embed`` knows."""
-    encoders.LOADERS["solo-learn"] = (("images",), _load_solo_learn)
+    load.LOADERS["solo-learn"] = (("images",), _load_solo_learn)
 
 
-def _load_solo_learn(model: str, device: torch.device, _: str) -> encoders.Encoder:
+def _load_solo_learn(model: str, device: torch.device, _: str) -> base.Encoder:
     """Load the backbone of a Lightning checkpoint into a ResNet of timm with the same layers."""
     path, _, arch = model.rpartition("@")
     if not path:
         raise InvalidInputError(
-            f"encoder='solo-learn:{model}' does not say which network it is; write "
+            f"model='solo-learn:{model}' does not say which network it is; write "
             f"solo-learn:{model}@resnet18, or the network it was trained with."
         )
     weights = _backbone_weights(Path(path))
-    module = encoders._require("timm", "timm").create_model(arch, pretrained=False, num_classes=0)
+    module = base.require("timm", "timm").create_model(arch, pretrained=False, num_classes=0)
     stem = weights.get("conv1.weight")
     is_small = stem is not None and stem.shape[-1] == 3
     if stem is not None and is_small:
@@ -44,12 +44,14 @@ def _load_solo_learn(model: str, device: torch.device, _: str) -> encoders.Encod
     mean, std = (torch.tensor(value, device=device).view(3, 1, 1) for value in colors)
 
     def encode(images: np.ndarray) -> Tensor:
-        given = encoders._to_color(images) if is_small else _crop_center(images, 256, 224)
-        rows: Tensor = module((encoders._to_planes(given, device) / 255 - mean) / std)
+        given = (
+            np.stack([*map(base.to_color, images)]) if is_small else _crop_center(images, 256, 224)
+        )
+        rows: Tensor = module((base.to_planes(given, device) / 255 - mean) / std)
         return rows
 
     preparation = "as they are" if is_small else "224 of 256 bilinear"
-    return encoders.Encoder(module, encode, encoders._version("timm"), f"{preparation}, {colors}")
+    return base.Encoder(module, encode, base.version("timm"), f"{preparation}, {colors}")
 
 
 def _backbone_weights(path: Path) -> dict[str, Tensor]:
@@ -79,11 +81,11 @@ def _backbone_weights(path: Path) -> dict[str, Tensor]:
 
 def _crop_center(images: np.ndarray, shorter: int, size: int) -> np.ndarray:
     """Resize the shorter side of images to ``shorter``; return the middle ``size`` by ``size``."""
-    bilinear = encoders._require("PIL.Image", "Pillow").Resampling.BILINEAR
+    bilinear = base.require("PIL.Image", "Pillow").Resampling.BILINEAR
     height, width = images.shape[1:3]
     scale = shorter / min(height, width)
     shape = round(width * scale), round(height * scale)
     left, top = (shape[0] - size) // 2, (shape[1] - size) // 2
-    resized = [image.resize(shape, bilinear) for image in encoders._pillow_images(images)]
+    resized = [image.resize(shape, bilinear) for image in base.pillow_images(images)]
     middle = [np.asarray(image)[top : top + size, left : left + size] for image in resized]
     return np.stack(middle)

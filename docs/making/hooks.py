@@ -55,14 +55,18 @@ def on_files(files: Files, config: Any) -> Files:
         **figures.all_figures(),
         **pages.gallery(),
         **pages.result_pictures(),
+        **pages.tutorial_pictures(),
     }
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put in tables from committed results, source, the rooms, and pictures of either palette."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Put in tables from committed results, source, the rooms, outputs and pictures."""
+    path = pages.ROOT / "docs" / page.file.src_uri
+    if path in pages.tutorials():
+        markdown = pages.with_outputs(path, markdown)
     markdown = pages.without_private_links(markdown)
     markdown = _SOURCE.sub(lambda found: pages.source_of(found[1], found[2]), markdown)
     markdown = _RESULT.sub(lambda found: pages.results(found[1]), markdown)

@@ -3,8 +3,10 @@
 import ast
 import functools
 import importlib
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,6 @@ import layers
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks/results"
 _HELP_COLUMNS = "84"
-_EXAMPLE_SECONDS = 600
 
 
 # -- the command line ----------------------------------------------------------------------------
@@ -136,14 +137,55 @@ def room_page(room: str) -> str:
     return f"reference/{room}.md"
 
 
+# what people want to do, with the names that do it; a name may serve several
+TASKS = {
+    "Cluster rows, and predict new ones": "PRCut Assigner FitConfig fit_rows Fit",
+    "Cluster a graph of your own": "SimilarityGraph build_graph find_neighbors Neighbors "
+    "graph_features find_partition refine_labels Partition",
+    "Merge clusters, see how they nest": "merge_clusters MergeTree fit_levels",
+    "Work with files larger than memory": "build_blocks graph_run fit_run assign_parquet "
+    "plan_stages open_source Progress",
+    "Use several machines": "Engine LocalEngine RayEngine",
+    "Keep what was found": "save_model load_model save_graph load_graph",
+    "Look at a result": "write_report inspect_run Inspection ClusterMapDisplay ClusterSizesDisplay "
+    "ConfidenceDisplay ConfusionDisplay CutMatrixDisplay HistoryDisplay MovesDisplay",
+    "Measure a partition": "ratio_cut normalized_cut cluster_cuts hard_objective "
+    "spectral_lower_bound",
+    "Train in a loop of your own": "RatioCutLoss RunningClusterMass soft_ratio_cut "
+    "soft_graph_ratio_cut expected_ratio_cut ratio_cut_upper_bound cluster_imbalance "
+    "balance_factor proximal_softmax",
+    "Train as the paper does": "train TrainConfig TrainState Record UniformPairs EdgePairs "
+    "WalkPairs GatheredPairs",
+    "Embed texts and images, and compare encoders": "embed score_representation",
+    "Catch errors and warnings": "PRCutError InvalidInputError CorruptFileError StageError "
+    "DataWarning",
+}
+
+
+def tasks() -> dict[str, list[PublicName]]:
+    """Return the public names of every task; those that no task has stand in the tables below."""
+    known = {each.name: each for each in public_names()}
+    return {
+        task: [known[name] for name in names.split() if name in known]
+        for task, names in TASKS.items()
+    }
+
+
 def names_page() -> str:
-    """List the public names, each with the first line of its docstring."""
+    """List the public names by task, then by place with the first line of each docstring."""
     lines = [
         "# Reference\n",
         "These names are public: import those of the first table from `prcut`, those of another "
         "table from the room above it. All else is private and may change without notice. The "
         "commands are on [their own page](cli.md).\n",
+        "## By task\n",
+        "| to | use |",
+        "|---|---|",
     ]
+    for task, names in tasks().items():
+        links = ", ".join(f"[`{each.name}`][{each.path}]" for each in names)
+        lines.append(f"| {task} | {links} |")
+    lines.append("")
     for package in dict.fromkeys(each.package for each in public_names()):
         lines += [f"## {package}\n", "| name | what it is |", "|---|---|"]
         for each in public_names():
@@ -234,6 +276,7 @@ def gallery() -> dict[str, str | bytes]:
         "Each of these is a script in `examples/`, run when this site was built: what it prints "
         "and draws is what came out of it. All use data that comes with scikit-learn, or make "
         "their own.\n",
+        '<div class="grid cards gallery" markdown>\n',
     ]
     with ThreadPoolExecutor(2) as pool:  # each is a process of its own, of one thread
         outcomes = dict(zip(examples(), pool.map(run_example, examples()), strict=True))
@@ -251,7 +294,11 @@ def gallery() -> dict[str, str | bytes]:
         page += [f'```python title="examples/{path.name}"\n{code}```\n']
         page += ["What it printed:\n", f"```text\n{printed.rstrip()}\n```\n"]
         made[f"gallery/{path.stem}.md"] = "\n".join(page)
-        lines.append(f"* [{title}]({path.stem}.md)")
+        thumbnail = f"{path.stem}-{next(iter(pictures))}"
+        lines.append(
+            f"-   [![{title}]({thumbnail})]({path.stem}.md)\n\n    [{title}]({path.stem}.md)\n"
+        )
+    lines.append("</div>")
     made["gallery/index.md"] = "\n".join(lines) + "\n"
     return made
 
@@ -259,23 +306,87 @@ def gallery() -> dict[str, str | bytes]:
 @functools.cache
 def run_example(path: Path) -> tuple[str, dict[str, bytes]]:
     """Return what a script prints and the pictures that it saves, run in an empty folder."""
+    return _run(path.name, [str(path)])
+
+
+def _run(name: str, arguments: list[str], given: str = "") -> tuple[str, dict[str, bytes]]:
+    """Run Python in an empty folder, however long it takes: a busy machine fails no build."""
     with tempfile.TemporaryDirectory() as folder:
         source = str(Path(importlib.import_module("prcut").__file__ or "").parent.parent)
         run = subprocess.run(  # noqa: S603
-            [sys.executable, "-W", "error::FutureWarning", path],
+            [sys.executable, "-W", "error::FutureWarning", *arguments],
             cwd=folder,
             env={**os.environ, "MPLBACKEND": "svg", "OMP_NUM_THREADS": "1", "PYTHONPATH": source},
+            input=given,
             capture_output=True,
             text=True,
-            timeout=_EXAMPLE_SECONDS,
             check=False,
         )
         if run.returncode:
-            raise RuntimeError(f"{path.name} failed:\n{run.stderr}")
-        pictures = {each.name: each.read_bytes() for each in sorted(Path(folder).glob("*.svg"))}
-        return run.stdout, pictures
+            raise RuntimeError(f"{name} failed:\n{run.stderr}")
+        paths = sorted([*Path(folder).glob("*.svg"), *Path(folder).glob("*.png")])
+        return run.stdout, {path.name: path.read_bytes() for path in paths}
 
 
 def _without_docstring(text: str) -> str:
     first = ast.parse(text).body[0]
     return "\n".join(text.splitlines()[first.end_lineno :]).lstrip("\n") + "\n"
+
+
+# -- the tutorial --------------------------------------------------------------------------------
+
+_BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+# runs the blocks that come on standard input, and prints what each printed
+_BLOCKS = """
+import contextlib, io, json, subprocess, sys
+names, printed = {"__name__": "__main__"}, []
+for code, commands in json.load(sys.stdin):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, names)
+        for words in commands:
+            run = [sys.executable, "-m", *words]
+            print(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout, end="")
+    printed.append(out.getvalue())
+json.dump(printed, sys.stdout)
+"""
+
+
+def tutorials() -> list[Path]:
+    """Return the pages whose blocks are run when the site is built."""
+    return sorted((ROOT / "docs/tutorial").glob("*.md"))
+
+
+@functools.cache
+def run_tutorial(path: Path) -> tuple[list[str], dict[str, bytes]]:
+    """Return what every block of a page prints, and the pictures that they save."""
+    blocks = []
+    for kind, code in _BLOCK.findall(path.read_text("utf-8")):
+        words = [shlex.split(line[2:]) for line in code.splitlines() if kind == "console"]
+        ours = [each for each in words if each[0] == "prcut"]
+        blocks.append((code if kind == "python" else "", ours))
+    printed, pictures = _run(path.name, ["-c", _BLOCKS], json.dumps(blocks))
+    found: list[str] = json.loads(printed)
+    return found, pictures
+
+
+def tutorial_pictures() -> dict[str, bytes]:
+    """Return what the tutorial draws, under the names that its pages use."""
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = dict(zip(tutorials(), pool.map(run_tutorial, tutorials()), strict=True))
+    return {
+        f"tutorial/{path.stem}-{name}": picture
+        for path, (_, pictures) in outcomes.items()
+        for name, picture in pictures.items()
+    }
+
+
+def with_outputs(path: Path, markdown: str) -> str:
+    """Put below every block of a page what it printed."""
+    printed = iter(run_tutorial(path)[0])
+
+    def shown(found: re.Match[str]) -> str:
+        text = next(printed).rstrip()
+        return f"{found[0]}\n```text\n{text}\n```\n" if text else found[0]
+
+    return _BLOCK.sub(shown, markdown)

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from prcut.numerics.expectation import expected_ratio_cut as expected_ratio_cut
     from prcut.numerics.objective import cluster_imbalance as cluster_imbalance
     from prcut.numerics.objective import soft_ratio_cut as soft_ratio_cut
+    from prcut.pipeline.embedding import embed as embed
     from prcut.pipeline.outofcore.build_blocks import build_blocks as build_blocks
     from prcut.training.assigner.network import Assigner as Assigner
     from prcut.training.loop import train as train
     from prcut.training.loss import RatioCutLoss as RatioCutLoss
     from prcut.training.loss import RunningClusterMass as RunningClusterMass
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Assigner": "training.assigner.network",
@@ -36,6 +37,7 @@ _HOME = {
     "build_blocks": "pipeline.outofcore.build_blocks",
     "build_graph": "graph.build",
     "cluster_imbalance": "numerics.objective",
+    "embed": "pipeline.embedding",
     "expected_ratio_cut": "numerics.expectation",
     "normalized_cut": "numerics.cuts",
     "ratio_cut": "numerics.cuts",

@@ -13,6 +13,13 @@
 A message names the thing, the rule, the value and the remedy.
 """
 
+import sys
+import warnings
+from types import FrameType
+
+# whose frames stand between a user's line and what it is warned of
+_OURS = ("prcut", "sklearn")
+
 
 class PRCutError(Exception):
     """Base of every error that prcut raises on purpose."""
@@ -32,3 +39,12 @@ class StageError(PRCutError):
 
 class DataWarning(UserWarning):
     """The data can be used; the message says what in it looks suspicious, and how much of it."""
+
+
+def warn_of(text: str) -> None:
+    """Raise a :class:`DataWarning` at the line that called prcut, however deep it was noticed."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, DataWarning, stacklevel=level)

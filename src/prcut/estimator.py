@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,39 +15,31 @@ from sklearn.base import (
 from sklearn.utils import ClassifierTags
 from torch import Generator
 
-from prcut.errors import InvalidInputError
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
-from prcut.pipeline.choose import as_graph, choose_n_clusters, choose_scales
-from prcut.pipeline.estimator_input import InputMixin
+from prcut.pipeline.choose import as_graph, choose_n_clusters
 from prcut.pipeline.fit import fit_rows
-from prcut.pipeline.layers import LayerMixin
-from prcut.pipeline.outliers import ExemplarMixin
-from prcut.pipeline.saved_fit import SaveMixin
-from prcut.pipeline.score import score_labels
+from prcut.pipeline.known import Known
+from prcut.pipeline.opened_run import RunMixin
+from prcut.pipeline.prediction import PredictMixin
 from prcut.pipeline.settings import Effort, Preset, Solver
-from prcut.pipeline.starts import LazyStart
-from prcut.pipeline.stream import train_further
+from prcut.pipeline.stream import StreamMixin
+from prcut.pipeline.update import UpdateMixin
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.memory import release_memory
-from prcut.training.assigner.predict import (
-    assign_labels,
-    assign_probs,
-    rank_clusters,
-    represent_rows,
-)
+from prcut.training.assigner.predict import assign_probs
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
 from prcut.ui.report.inspection import Inspection
 
 
 class PRCut(
-    InputMixin,
-    ExemplarMixin,
-    LayerMixin,
-    SaveMixin,
+    PredictMixin,
+    UpdateMixin,
+    StreamMixin,
+    RunMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
@@ -63,14 +54,15 @@ class PRCut(
     Parameters
     ----------
     n_clusters : int, "auto" or (int, int)
-        ``"auto"`` finds the number at which independent searches agree most, a pair within limits.
+        How many; ``"auto"`` finds where independent searches agree most, a pair within limits.
     preset : {"default", "paper-pixels", "paper-representations"}
         Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
         By default 10, or 30 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
-    metric : {"euclidean", "cosine", "inner_product"}; see the guide for columns of unlike units
+    metric : {"euclidean", "cosine", "inner_product"}
+        By which rows are neighbours; see the guide for columns of unlike units.
     similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
@@ -80,10 +72,12 @@ class PRCut(
     balance_weight : float, optional
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
         cut; 0 leaves the sizes free. By default a search derives it from the graph.
+    min_size, max_size : float, optional
+        Rows of every cluster: numbers of them, or fractions of all below 1; ``max_size="equal"``
+        makes sizes equal. ``labels_`` hold them exactly, :meth:`predict` about.
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
-    max_steps, batch_size, learning_rate : optional
-        Of training: see :class:`prcut.training.TrainConfig`.
+    max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
     effort : {"fast", "default", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
         trains one more of 20,000 rows or more.
@@ -120,9 +114,12 @@ class PRCut(
     cluster_count_ : ClusterCount, where the number was not given
         The numbers that were tried, and how well searches agreed on each.
     cluster_stability_ : float64 array, shape (n_clusters,); how well starts find each again
+    cluster_ids_ : int64 array, shape (n_clusters,); what the clusters keep being called
+    changes_ : tuple of Change; births, merges and deaths in the last :meth:`update`
     layer_sizes_, cluster_layers_, cluster_tree_ : list of int, list of int64 arrays, dict
         Numbers of clusters of the layers, the finest first (one where the number was given), labels
         in every layer, and which clusters are in which.
+    violated_links_ : int64 array, shape (n_violated, 2); pairs of ``cannot_link`` in one cluster
     assigner_, n_steps_ : Assigner, int
         What was distilled or trained, and in how many steps.
 
@@ -150,6 +147,8 @@ class PRCut(
         hidden: tuple[int, ...] | None = None,
         bottleneck: int | None = None,
         balance_weight: float | None = None,
+        min_size: float | None = None,
+        max_size: float | Literal["equal"] | None = None,
         walk_length: int | None = None,
         max_steps: int | None = None,
         batch_size: int | None = None,
@@ -175,6 +174,8 @@ class PRCut(
         self.hidden = hidden
         self.bottleneck = bottleneck
         self.balance_weight = balance_weight
+        self.min_size = min_size
+        self.max_size = max_size
         self.walk_length = walk_length
         self.max_steps = max_steps
         self.batch_size = batch_size
@@ -190,7 +191,16 @@ class PRCut(
         self.precision = precision
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, graph: Any = None) -> PRCut:  # noqa: ARG002, N803
+    def fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        must_link: Any = None,
+        cannot_link: Any = None,
+        graph: Any = None,
+    ) -> PRCut:
         """Cluster the rows of X.
 
         Parameters
@@ -198,7 +208,12 @@ class PRCut(
         X : array or SciPy sparse matrix, shape (n_samples, n_features)
             float16 to float64, also memory-mapped; other numbers become float32. With
             ``affinity="precomputed"`` the similarities, shape (n_samples, n_samples).
-        y : ignored
+        y : int array, shape (n_samples,), optional
+            Classes that are known, from 0, and −1: the clusters of these rows have their numbers.
+        sample_weight : array, shape (n_samples,), optional
+            How often a row counts: sizes are sums of weights, and so are cuts.
+        must_link, cannot_link : int arrays, shape (n_pairs, 2), optional
+            Rows that are in one cluster, and rows that should not be: ``violated_links_`` are.
         graph : SimilarityGraph or SciPy sparse matrix, shape (n_samples, n_samples), optional
             Used in place of the neighbours of X.
         """
@@ -206,6 +221,7 @@ class PRCut(
         config = self._config(1 if is_counted else self.n_clusters)
         device, found = choose_device(self.device), None
         rows = self._check(X, reset=True)
+        known = Known.of(rows.shape[0], y, sample_weight, must_link, cannot_link)
         graph = None if graph is None else as_graph(graph, rows.shape[0])
         if self._is_precomputed:
             graph = SimilarityGraph.from_scipy(rows) if graph is None else graph
@@ -221,16 +237,19 @@ class PRCut(
         with FitDisplay(config, enabled=bool(self.verbose)) as display:
             options: dict[str, Any] = {"on_record": display.on_record, "on_step": display.on_step}
             options["lazy"] = not (self.store_probs or self.verbose)
-            fit = fit_rows(rows, config, graph, device=device, neighbors=found, **options)
+            options |= {"device": device, "neighbors": found, "known": known}
+            fit = fit_rows(rows, config, graph, **options)
         # they are, of rows in memory
         assert fit.labels is not None and fit.probabilities is not None  # noqa: S101, PT018
         self.clusters_ = fit.labels.copy()
+        self.violated_links_ = (known or Known()).violated(fit.labels)
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
         self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config.seed)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
         self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
+        self._keep_fit(rows, fit, config.seed)
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
@@ -238,73 +257,11 @@ class PRCut(
         release_memory()
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803
-        """Train further with the rows of X, one part of a stream.
-
-        Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
-        keep their numbers from call to call; ``labels_`` are those of the last. Training
-        continues where :meth:`fit`, :meth:`load` or the last call stopped.
-        """
-        if self._is_precomputed or self.outliers is not None:
-            raise InvalidInputError(
-                "partial_fit needs features, not affinity='precomputed', and keeps no rows to "
-                "compare outliers with."
-            )
-        config = replace(self._config(), solver="train")
-        before = self._start() if hasattr(self, "_start") else None
-        rows = self._check(X, reset=before is None)
-        scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
-        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
-        start = train_further(rows, graph, config, before, device, scales)
-        self._start = LazyStart.of(start)
-        ranked = rank_clusters(start.assigner, rows)
-        self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
-        self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
-        self.layer_sizes_, self.cluster_stability_ = [config.n_clusters], None
-        return self
-
     @property
     def history_(self) -> History:
         """What the search did, and the training records of the start that was kept, if any yet."""
         records = self._start().state.history if self._start.is_made else {}
         return History(records, steps=getattr(self, "_steps", ()))
-
-    def predict(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
-        """Return the cluster of every row of X, int64, shape (n_samples,), in one of the layers.
-
-        With ``affinity="precomputed"``, X are the similarities of new rows to those of ``fit``,
-        shape (n_samples, n_samples_of_fit).
-        """
-        assigner, rows = self._ready(X)
-        clusters = self._merged(level)[assign_labels(assigner, rows)]
-        return self._refuse_outliers(rows, clusters, assigner.column_scales)
-
-    def predict_proba(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
-        """Return the cluster probabilities, float32, shape (n_samples, n_clusters), in a layer.
-
-        What independent starts and neighbours said of rows like these, as in ``probabilities_``.
-        """
-        return self._sum_probs(assign_probs(*self._ready(X)), level)
-
-    def transform(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Return the bottleneck's activations, or the logits of the clusters without one."""
-        return represent_rows(*self._ready(X))
-
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
-        """Return how much better than by chance X is cut, without labels: 1 is perfect, 0 chance.
-
-        ``1 - J / (n_clusters - 1)``, where J is the objective of the predicted labels on the
-        neighbour graph of X and ``n_clusters - 1`` its value for labels drawn at random.
-        """
-        config = self._config()
-        assigner, rows = self._ready(X)
-        n_clusters = assigner.n_clusters
-        if n_clusters == 1:
-            return 0.0
-        graph = self._graph(X, rows, config, assigner.column_scales)
-        balance_weight = getattr(self, "balance_weight_", config.training_balance)
-        score = score_labels(graph, assign_labels(assigner, rows), n_clusters, balance_weight)
-        return 1 - score.objective / (n_clusters - 1)
 
     def inspect(self, X: Any, **options: Any) -> Inspection:  # noqa: N803
         """Measure what :meth:`predict` makes of X: labels, confidence, sizes, cut, map.

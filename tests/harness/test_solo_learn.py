@@ -14,14 +14,14 @@ from benchmarks.harness import solo_learn
 from torch import Tensor, nn
 
 from prcut.errors import InvalidInputError
-from prcut.pipeline import encoders
 from prcut.pipeline.embedding import embed
-from prcut.pipeline.encoders import load_encoder
+from prcut.pipeline.encoders import base, load
+from prcut.pipeline.encoders.load import load_encoder
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "LOADERS", dict(encoders.LOADERS))
+    monkeypatch.setattr(load, "LOADERS", dict(load.LOADERS))
     solo_learn.register_solo_learn()
 
 
@@ -76,7 +76,7 @@ def fake_timm(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     timm.create_model = create_model  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "timm", timm)
-    monkeypatch.setattr(encoders, "_version", lambda package: f"{package} 0")
+    monkeypatch.setattr(base, "version", lambda package: f"{package} 0")
     library("PIL")
     return asked
 

@@ -9,7 +9,8 @@ from prcut.graph.neighbors import Neighbors
 from prcut.pipeline import choose
 from prcut.pipeline.choose import build_neighbor_graph, choose_graph, choose_n_neighbors
 from prcut.pipeline.config import FitConfig
-from prcut.search.partition import Partition, QuickPartition
+from prcut.search.partition import QuickPartition
+from prcut.search.problem import Partition
 
 
 def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from prcut.errors import InvalidInputError, PRCutError
-from prcut.pipeline import embedding, encoders
+from prcut.pipeline import embedding
 from prcut.pipeline.embedding import embed
+from prcut.pipeline.encoders.base import Encoder
+from prcut.pipeline.encoders.load import LOADERS
 from prcut.runtime.progress import Progress
 
 TEXTS = ["a cat", "the dog barks at a cat", "a", "the dog"]
@@ -43,11 +45,11 @@ class Counting(nn.Module):
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     module = Counting()
 
-    def load(model: str, device: torch.device, kind: str) -> encoders.Encoder:
+    def load(model: str, device: torch.device, kind: str) -> Encoder:
         del model, device, kind
-        return encoders.Encoder(module, module, "counting 1", "none")
+        return Encoder(module, module, "counting 1", "none")
 
-    monkeypatch.setitem(encoders.LOADERS, "counting", (("images", "texts"), load))
+    monkeypatch.setitem(LOADERS, "counting", (("images", "texts"), load))
     monkeypatch.setattr(embedding, "_CHUNK_ROWS", 4)
     return module
 
@@ -186,3 +188,37 @@ def test_wrong_kind_batch_size_and_device_are_refused() -> None:
         embed(TEXTS, "minilm", batch_size=0)
     with pytest.raises(InvalidInputError, match="device='tpu9' cannot be used"):
         embed(TEXTS, "minilm", device="tpu9")
+
+
+def test_images_of_several_sizes_in_a_list(tmp_path: Path, counting: Counting) -> None:
+    counting.forward = lambda batch: torch.tensor([[float(len(one))] for one in batch])  # type: ignore[method-assign]
+    given = [np.zeros((size, 3, 3), np.uint8) for size in (4, 2, 7, 5, 1)]
+    rows = embed(given, "counting:x", cache=tmp_path, batch_size=2)
+    assert rows[:, 0].tolist() == [4, 2, 7, 5, 1]
+    with pytest.raises(InvalidInputError, match="item 1 is no uint8 array"):
+        embed([given[0], "text"], "counting:x", cache=tmp_path)
+
+
+@pytest.mark.usefixtures("counting")
+def test_texts_of_columns(tmp_path: Path) -> None:
+    import pandas as pd
+    import pyarrow as pa
+
+    expected = [len(text) for text in TEXTS]
+    for texts in (pd.Series(TEXTS), pa.array(TEXTS), np.array(TEXTS), tuple(TEXTS)):
+        rows = embed(texts, "counting:x", cache=tmp_path)
+        assert rows[:, 0].tolist() == expected
+
+
+def test_batch_is_halved_where_memory_is_short(tmp_path: Path, counting: Counting) -> None:
+    encode = counting.forward
+
+    def short(batch: Any) -> Tensor:
+        if len(batch) > 2:
+            raise torch.cuda.OutOfMemoryError("no room")
+        return encode(batch)
+
+    counting.forward = short  # type: ignore[method-assign]
+    rows = embed(TEXTS, "counting:x", cache=tmp_path)
+    assert rows[:, 0].tolist() == [len(text) for text in TEXTS]
+    assert counting.seen == [2, 2]

@@ -11,7 +11,8 @@ from prcut.numerics.objective import hard_objective
 from prcut.pipeline import fit as fitting
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import fit_rows
-from prcut.search.partition import Partition, refine_labels
+from prcut.search.partition import refine_labels
+from prcut.search.problem import Partition
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.state import Record
 

@@ -26,7 +26,8 @@ from prcut.pipeline.run_folder import read_plan
 from prcut.pipeline.run_plan import GraphConfig
 from prcut.pipeline.score import score_labels
 from prcut.runtime.folder import Folder
-from prcut.search.partition import Partition, find_partition
+from prcut.search.partition import find_partition
+from prcut.search.problem import Partition
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.assigner.saved import load_model
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from encoder_samples import tiny_onnx
 from prcut import Assigner
 from prcut.errors import InvalidInputError, StageError
 from prcut.pipeline.config import FitConfig
+from prcut.pipeline.embed_files import embed_files
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import Workload, plan_stages
@@ -46,6 +48,22 @@ pytestmark = [
 def cluster() -> Iterator[LocalCluster]:
     with local_cluster(2, 1) as cluster:
         yield cluster
+
+
+def test_embeddings_have_the_same_bytes_as_here(tmp_path: Path) -> None:
+    """A task per file; workers load the model themselves."""
+    pytest.importorskip("onnxruntime")
+    model, _ = tiny_onnx(tmp_path / "model")
+    for number in range(3):
+        texts = [f"the {word} barks" for word in ("cat", "dog", "a") * (number + 1)]
+        (tmp_path / "texts").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"body": texts}), tmp_path / f"texts/{number}.parquet")
+    how = {"text_column": "body", "device": "cpu"}
+    for name, engine in (("here", LocalEngine()), ("ray", RayEngine())):
+        made = embed_files(tmp_path / "texts", str(model), tmp_path / name, engine=engine, **how)  # type: ignore[arg-type]
+        assert made[2:] == (18, 8, 3, 0)
+    for path in (tmp_path / "here").glob("*.parquet"):
+        assert path.read_bytes() == (tmp_path / "ray" / path.name).read_bytes()
 
 
 @pytest.fixture(scope="module")

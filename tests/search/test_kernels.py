@@ -14,9 +14,10 @@ from scipy.sparse import csr_array, random_array
 
 from prcut.numerics.objective import ClusterCost
 from prcut.search import kernels
-from prcut.search.fragments import contract, find_groups
+from prcut.search.fragments import CoarseGraph, contract, find_groups
 from prcut.search.merge import merge
 from prcut.search.moves import improve
+from prcut.search.prices import Prices
 from prcut.search.refine import partition_cuts, refine
 from prcut.search.sweep import cluster_sums, sweep
 
@@ -48,6 +49,28 @@ def _sweep(problem: Problem) -> np.ndarray:
     coarse = contract(problem.weight, problem.fragments)
     sums = cluster_sums(coarse, problem.fragment_labels, problem.cost.n_clusters)
     return sweep(coarse, problem.fragment_labels, problem.cost, sums)
+
+
+def _priced(problem: Problem) -> tuple[np.ndarray, ...]:
+    """Sweep and improve with preferred clusters, fixed rows, limits, and rows kept apart."""
+    rng, n_samples, cost = np.random.default_rng(3), len(problem.labels), problem.cost
+    preferred = rng.integers(-1, cost.n_clusters, n_samples)
+    price = rng.choice([0.0, 2.0**-6, 2.0**-3, np.inf], n_samples)
+    pairs = rng.integers(n_samples, size=(2, 200))
+    entries = np.full(200, 0.25), pairs[:, pairs[0] != pairs[1]]
+    half = csr_array((entries[0][: entries[1].shape[1]], tuple(entries[1])), problem.weight.shape)
+    apart = csr_array(half + half.T)
+    limits = np.full(cost.n_clusters, 20.5), np.full(cost.n_clusters, 60.5)
+    prices = Prices(preferred, price, *limits, apart)
+    rows = CoarseGraph(problem.weight, np.ones(n_samples))
+    sums = cluster_sums(rows, problem.labels, cost.n_clusters)
+    coarse = contract(problem.weight, problem.fragments)
+    paid = prices.of_fragments(problem.fragments, cost.n_clusters)
+    return (
+        sweep(rows, problem.labels, cost, sums, prices=prices),
+        sweep(rows, problem.labels, cost, sums, prices=prices._replace(least=None, most=None)),
+        improve(coarse, problem.fragment_labels, cost, paid)[0],
+    )
 
 
 def both_ways(
@@ -85,6 +108,7 @@ def test_rows_move_and_group_as_in_numpy(monkeypatch: pytest.MonkeyPatch, seed: 
             partition_cuts(problem.weight, problem.labels, problem.cost.n_clusters),
             find_groups(problem.weight, 5, np.random.default_rng(seed)),
             _sweep(problem),
+            *_priced(problem),
         )
 
     for compiled, plain in zip(*both_ways(monkeypatch, search, seed), strict=True):

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.cluster.hierarchy import is_valid_linkage
+from scipy.cluster.hierarchy import dendrogram, is_monotonic, is_valid_linkage
 from scipy.sparse import csr_array
 
 import reference
+from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract
 from prcut.search.merge import MergeTree, merge
@@ -98,7 +99,15 @@ def test_labels_have_as_many_clusters_as_asked_and_nest(
         assert sorted(set(labels.tolist())) == list(range(n_clusters))
         assert len(set(zip(finer.tolist(), labels.tolist(), strict=True))) == finer.max() + 1
         finer = labels
-    np.testing.assert_array_equal(tree.labels(n_fragments + 5), tree.labels(n_fragments))
+    linkage = tree.linkage()
+    assert linkage.shape == (n_fragments - 1, 4)
+    if n_fragments > 1:
+        assert is_valid_linkage(linkage, throw=True)
+        assert is_monotonic(linkage)
+        assert len(dendrogram(linkage, no_plot=True)["leaves"]) == n_fragments
+    for wrong in (0, -1, n_fragments + 1, 1.5, True):
+        with pytest.raises(InvalidInputError, match=r"n_clusters=.* must be "):
+            tree.labels(wrong)  # type: ignore[arg-type]
 
 
 def test_costs_add_up_to_the_change_of_the_objective() -> None:

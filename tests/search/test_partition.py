@@ -16,7 +16,6 @@ from prcut.runtime.progress import StepLog
 from prcut.search.fragments import CoarseGraph, choose_n_fragments
 from prcut.search.moves import find_optimum
 from prcut.search.partition import (
-    Partition,
     QuickPartition,
     _keep_largest,
     find_partition,
@@ -24,6 +23,7 @@ from prcut.search.partition import (
     quick_partition,
     refine_labels,
 )
+from prcut.search.problem import Partition
 from prcut.search.refine import refine
 
 
@@ -258,7 +258,7 @@ def test_starts_that_agree_in_nothing_are_combined_quickly(monkeypatch: pytest.M
         sizes.append(len(coarse.sizes))
         return find_optimum(coarse, *rest)
 
-    monkeypatch.setattr("prcut.search.partition.find_optimum", watch)
+    monkeypatch.setattr("prcut.search.problem.find_optimum", watch)
     find_partition(knn_graph(np.random.default_rng(0).normal(size=(3000, 12))), 12)
     # starts, all of them together, the best with each and with both drafts, and what came of that
     assert len(sizes) == 4 + 1 + 6 + 1

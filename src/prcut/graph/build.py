@@ -1,6 +1,5 @@
 """Building of a similarity graph from rows, with a warning about suspicious data."""
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from prcut.errors import DataWarning, InvalidInputError
+from prcut.errors import InvalidInputError, warn_of
 from prcut.graph.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.graph.rows import as_rows, numbers_per_row, row_products
 from prcut.graph.similarity_graph import SimilarityGraph
@@ -24,6 +23,8 @@ PairSimilarity = Callable[[Any, Any], ArrayLike]
 _SCALE_NEIGHBOR = 7
 # features of pairs are gathered this many numbers at a time (64 MB in float32)
 _CHUNK_NUMBERS = 2**24
+# fraction of the rows, or columns, from which something is worth a warning
+_WARNED_FRACTION = 0.01
 
 
 def build_graph(
@@ -85,7 +86,7 @@ def build_graph(
     -----
     DataWarning
         One warning that counts repeated rows, constant columns, rows of zeros under the cosine,
-        rows without edges and separate components, if there are any.
+        rows without edges and in separate components, where they are 1 % of all or more.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def warn_of_data(
     remarks += _remarks_on_graph(graph, found, max_components)
     if remarks:
         text = "\n- ".join(["the graph was built, but please check the data:", *remarks])
-        warnings.warn(text, DataWarning, stacklevel=3)
+        warn_of(text)
 
 
 def edge_similarity(
@@ -278,22 +279,27 @@ def _remarks_on_features(features: "np.ndarray | csr_array", by_direction: bool)
     n_repeated = n_samples - len(np.unique(digest))
     n_zero = int((digest == 0).sum()) if by_direction else 0
     remarks = []
-    if n_repeated:
+    if _is_much(n_repeated, n_samples):
         remarks.append(
             f"{n_repeated:,} of {n_samples:,} rows repeat an earlier one, so duplicates fill "
             "their neighbours; drop the repeats, or raise n_neighbors above their number."
         )
-    if constant.any():
+    if _is_much(int(constant.sum()), n_features):
         remarks.append(
             f"{int(constant.sum()):,} of {n_features:,} columns are constant and distinguish no "
             "rows; drop them."
         )
-    if n_zero:
+    if _is_much(n_zero, n_samples):
         remarks.append(
             f"{n_zero:,} of {n_samples:,} rows are all zeros and have no direction: their cosine "
             "with every row was taken as 0; drop them or use metric='euclidean'."
         )
     return remarks
+
+
+def _is_much(count: int, total: int) -> bool:
+    """Return whether so many are worth a warning."""
+    return count > 0 and count >= _WARNED_FRACTION * total
 
 
 def _equal_columns(chunk: Any, row: Any) -> np.ndarray:
@@ -330,7 +336,7 @@ def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors, max_components: 
     remarks = []
     degree = graph.weight.crow_indices().diff().numpy()
     n_isolated = int((degree[found.rows] == 0).sum())
-    if n_isolated:
+    if _is_much(n_isolated, len(found.rows)):
         remarks.append(
             f"{n_isolated:,} of {len(found.rows):,} searched rows have no edge, as all their "
             "weights are 0 (or too few rows were found), so no cut depends on them; raise "
@@ -338,7 +344,8 @@ def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors, max_components: 
         )
     size = np.bincount(graph.components.numpy())
     size = size[size > 1]  # rows that no anchor found have no edges by design
-    if len(size) > max_components:
+    apart = int(np.sort(size)[: max(0, len(size) - max_components)].sum())
+    if _is_much(apart, graph.n_samples):
         remarks.append(
             f"the graph has {len(size):,} components, the largest of {size.max():,} and "
             f"the smallest of {size.min():,} of {graph.n_samples:,} rows: a cut between "

@@ -19,6 +19,8 @@ CHUNK_NUMBERS = 2**24
 _PROJECTION_ROWS, _PROJECTION_ROUNDS = 2048, 3
 # largest squared norm: twice a sum of two of them bounds a squared distance in float32
 _MAX_SQUARED_NORM = np.finfo(np.float32).max / 4
+# below it squared distances lose their digits, and at last become 0
+_MIN_SQUARED_NORM = np.finfo(np.float32).tiny / np.finfo(np.float32).eps
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def _check_values(features: "np.ndarray | csr_array") -> tuple[np.ndarray, float
     n_samples, n_features = features.shape
     column_sum, total = np.zeros(n_features), 0.0
     n_not_finite = n_too_large = 0
+    largest = 0.0
     for _, chunk in Vectors(features).chunks():
         squared_norm = row_products(chunk, chunk)
         wrong = ~(squared_norm <= _MAX_SQUARED_NORM)
@@ -135,6 +138,7 @@ def _check_values(features: "np.ndarray | csr_array") -> tuple[np.ndarray, float
             n_too_large += int(finite.sum())
         column_sum += chunk.sum(0)
         total += float(squared_norm.sum(dtype=np.float64))
+        largest = max(largest, float(squared_norm.max(initial=0)))
     if n_not_finite:
         raise InvalidInputError(
             f"features have NaN or infinity (in float32) in {n_not_finite} of {n_samples} rows; "
@@ -145,4 +149,13 @@ def _check_values(features: "np.ndarray | csr_array") -> tuple[np.ndarray, float
             f"features have a squared norm beyond {_MAX_SQUARED_NORM:.1e} in {n_too_large} of "
             f"{n_samples} rows, so their distances leave float32; scale the features down."
         )
+    if largest < _MIN_SQUARED_NORM:
+        size = max(
+            (float(abs(chunk).max()) for _, chunk in Vectors(features).chunks()), default=0.0
+        )
+        if size > 0:  # else rows of zeros, which are equal
+            raise InvalidInputError(
+                f"features are {size:.1e} at most, so their distances vanish in float32; scale the "
+                "features up, such as by dividing them by that."
+            )
     return column_sum / max(n_samples, 1), total / max(n_samples, 1)

@@ -183,14 +183,14 @@ class ClusterCost(NamedTuple):
               + γ \frac{|C_ℓ|}{n} \log \frac{|C_ℓ|}{n}\right) + γ \log k
     """
 
-    n_samples: int
+    n_samples: float
     scale: float
     factor: float
     n_clusters: int
 
     @classmethod
     def of(
-        cls, n_samples: int, total: float, n_clusters: int, *, balance_weight: float
+        cls, n_samples: float, total: float, n_clusters: int, *, balance_weight: float
     ) -> "ClusterCost":
         """Make the cost for a graph whose weights, counted in both directions, sum to ``total``."""
         scale = n_samples / total if total > 0 else 0.0

@@ -9,7 +9,6 @@ from prcut.runtime.lazy import import_lazily
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig as FitConfig
-    from prcut.pipeline.embedding import embed as embed
     from prcut.pipeline.fit import Fit as Fit
     from prcut.pipeline.fit import fit_rows as fit_rows
     from prcut.pipeline.labels import assign_parquet as assign_parquet
@@ -23,7 +22,6 @@ _HOME = {
     "Fit": "fit",
     "FitConfig": "config",
     "assign_parquet": "labels",
-    "embed": "embedding",
     "fit_levels": "levels",
     "fit_rows": "fit",
     "fit_run": "run",

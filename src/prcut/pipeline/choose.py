@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from prcut.errors import DataWarning, InvalidInputError
+from prcut.errors import InvalidInputError, warn_of
 from prcut.graph.build import build_graph, link_neighbors, warn_of_data
 from prcut.graph.neighbors import Neighbors, find_neighbors
 from prcut.graph.rows import as_rows, column_scales, divide_columns
@@ -83,7 +82,7 @@ def choose_n_clusters(
             f"(agreement {count.agreement.max():.2f} at most): all rows are one cluster; give "
             "n_clusters as a number to divide them nevertheless."
         )
-        warnings.warn(text, DataWarning, stacklevel=3)
+        warn_of(text)
     return count, found
 
 
@@ -99,7 +98,7 @@ def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
             "one or two columns hold nearly all the variance, so all were divided by their "
             "standard deviations; give graph=prcut.build_graph(X) to keep their units."
         )
-        warnings.warn(text, DataWarning, stacklevel=2)
+        warn_of(text)
     return scales
 
 

@@ -11,6 +11,7 @@ import torch
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.settings import Effort, FitSettings, Preset, Solver
+from prcut.search.limits import Limits
 from prcut.training.state import TrainConfig
 from prcut.training.streams import check_streams
 
@@ -59,6 +60,11 @@ class FitConfig(FitSettings):
     refine : bool
         Move single rows of a trained partition, where the graph is in memory, as long as its
         objective falls; the assigner stays as it was trained.
+    min_size, max_size : float, optional
+        Rows of every cluster: numbers of them, fractions of all below 1, or a ``max_size`` of
+        ``"equal"``; see :meth:`limits`.
+    weight_column, label_column : str, optional
+        Of the data of a run.
     train, distil : TrainConfig
         Of the one solver and of the other, which takes at least a step per cluster.
     """
@@ -87,6 +93,39 @@ class FitConfig(FitSettings):
                 raise InvalidInputError(
                     f"{name}={getattr(self, name)!r} must be {', '.join(others)} or {last}."
                 )
+
+    def limits(self, total: float, *, is_whole: bool = True) -> Limits | None:
+        """Return the limits of the sizes of rows that weigh so much together, if there are any.
+
+        Sizes are whole numbers where all rows weigh 1.
+
+        >>> FitConfig(3, min_size=0.2, max_size=6).limits(14)
+        Limits(least=3, most=6)
+        >>> FitConfig(3, max_size="equal").limits(14)
+        Limits(least=4, most=5)
+        """
+        if self.min_size is None and self.max_size is None:
+            return None
+        n_clusters, mean = self.n_clusters, total / self.n_clusters
+        if self.max_size == "equal":
+            if self.min_size is not None:
+                raise InvalidInputError("max_size='equal' leaves no choice of a min_size.")
+            return Limits(math.floor(mean), math.ceil(mean)) if is_whole else Limits(mean, mean)
+        least, most = (
+            default if size is None else _read_size(name, size, total)
+            for name, size, default in (
+                ("min_size", self.min_size, 0.0),
+                ("max_size", self.max_size, total),
+            )
+        )
+        if is_whole:
+            least, most = math.ceil(least - 1e-9), math.floor(most + 1e-9)
+        if not (n_clusters * least <= total <= n_clusters * most and least <= most):
+            raise InvalidInputError(
+                f"{n_clusters} clusters of {least:g} to {most:g} cannot hold {total:g} rows: "
+                f"min_size must be <= {mean:g} and max_size >= {mean:g}."
+            )
+        return Limits(least, most)
 
     @property
     def in_use(self) -> TrainConfig:
@@ -137,6 +176,20 @@ class FitConfig(FitSettings):
         steps = {"seed": seed} | {name: given.pop(name) for name in [*given] if name not in own}
         train, distil = replace(config.train, **steps), replace(distil, **steps)
         return replace(config, **given, train=train, distil=distil)
+
+
+def _read_size(name: str, size: Any, total: float) -> float:
+    """Return a number of rows that was given as such or as a fraction of all."""
+    try:
+        number = float(size)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf or isinstance(size, bool):
+        raise InvalidInputError(
+            f"{name}={size!r} must be a number of rows >= 1, or a fraction of all between 0 and 1"
+            + (", or 'equal'." if name == "max_size" else ".")
+        )
+    return number if number >= 1 else number * total
 
 
 def _read_preset(preset: Preset, n_clusters: int) -> FitConfig:

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-from prcut.pipeline.encoders import Encoder, load_encoder
+from prcut.pipeline.encoders.base import Encoder
+from prcut.pipeline.encoders.load import load_encoder
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.folder import Folder, cache_folder, plan_key
 from prcut.runtime.progress import Progress, Reporter
@@ -31,14 +32,14 @@ _FORMAT = 1
 _CHUNK_ROWS = 1024
 _RESULT = "embeddings.npy"
 
-_Items = np.ndarray | Sequence[str]
+_Items = np.ndarray | Sequence[str] | Sequence[np.ndarray]
 
 
 def embed(
-    items: _Items,
-    encoder: str,
+    items: Any,
+    model: str,
     *,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     device: str = "auto",
     cache: str | Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -47,10 +48,12 @@ def embed(
 
     Parameters
     ----------
-    items : uint8 array or list of str
-        Images (n_samples, height, width) or (n_samples, height, width, 3), or texts.
-    encoder : str
-        ``<library>:<model>``, or one of the two whose weights are in a package of their own:
+    items : uint8 array, or sequence of str or of uint8 arrays
+        Images (n_samples, height, width) or (n_samples, height, width, 3), in a list also of
+        different sizes; or texts, also in a column of pandas, Polars or pyarrow.
+    model : str
+        The path of a local model, ``<library>:<model>``, or one whose weights are in a package of
+        their own:
 
         - ``timm:vit_base_patch14_dinov2``, ``timm:resnet10t@/path/weights.safetensors``,
           ``timm:/path/to/folder``
@@ -58,9 +61,12 @@ def embed(
         - ``transformers:facebook/dinov2-giant`` or a folder: the first token of images, the mean
           token of texts
         - ``sentence-transformers:all-MiniLM-L6-v2`` or a folder
-        - ``efficientnet-lite0`` (images) and ``minilm`` (texts)
-    batch_size : int
-        Items encoded at a time; changes speed and memory, and the result only by rounding.
+        - ``onnx:/path/model.onnx``, with ``tokenizer.json`` beside it for texts
+        - ``efficientnet-lite0`` and ``efficientnet-lite2`` (images), ``minilm`` and ``wordllama``
+          (texts)
+    batch_size : int, optional
+        Items encoded at a time, by default 64 on a CPU and 256 elsewhere; changes speed and memory,
+        and the result only by rounding. It is halved while the device has too little memory.
     device : str
         ``"auto"`` is CUDA where there is one.
     cache : path or URI, optional
@@ -73,23 +79,23 @@ def embed(
     numpy.ndarray
         float16 (n_samples, n_features), mapped from the cache.
     """
-    _check_items(items)
-    if batch_size < 1:
-        raise InvalidInputError(f"batch_size={batch_size} must be >= 1.")
-    kind = "images" if isinstance(items, np.ndarray) else "texts"
-    loaded = load_encoder(encoder, choose_device(device), kind)
+    items = _as_items(items)
+    kind = "texts" if isinstance(items[0], str) else "images"
+    where = choose_device(device)
+    batch_size = choose_batch_size(batch_size, where)
+    loaded = load_encoder(model, where, kind)
     plan = {
         "format": _FORMAT,
-        "encoder": encoder,
+        "encoder": model,
         "library": loaded.library,
         "preparation": loaded.preparation,
-        "weights": _fingerprint_weights(loaded.module),
+        "weights": fingerprint_weights(loaded.module),
         "items": _fingerprint_items(items),
         "n_samples": len(items),
         "rows_per_read": _CHUNK_ROWS,
     }
     # every plan has a folder of its own: new weights or versions never meet old rows
-    readable = re.sub(r"[^A-Za-z0-9-]+", "-", encoder)[-60:].strip("-")
+    readable = re.sub(r"[^A-Za-z0-9-]+", "-", model)[-60:].strip("-")
     folder = Folder(cache or cache_folder("embeddings")) / f"{readable}-{plan_key(plan)}"
     if not _is_finished(folder, len(items)):
         folder.start(plan)
@@ -99,41 +105,49 @@ def embed(
     return folder.map_array(_RESULT)
 
 
-def copy_embeddings(rows: np.ndarray, out: str | None) -> tuple[str, str]:
-    """Copy the result of :func:`embed` to a .npy file; return its path and that of its manifest.
-
-    Without ``out``, return the paths in the cache.
-    """
-    path = Path(str(rows.filename))  # type: ignore[attr-defined]  # it is mapped from a local file
-    manifest = path.with_name("manifest.json")
-    if out is not None:
-        folder, made = Folder(Path(out).parent), Folder(path.parent).read_json(manifest.name)
-        made["files"] = {Path(out).name: folder.write_array(Path(out).name, rows)}
-        path, manifest = Path(out), Path(out).with_suffix(".json")
-        folder.write_json(manifest.name, made)
-    return str(path), str(manifest)
+def choose_batch_size(batch_size: int | None, device: torch.device) -> int:
+    """Return how many items to encode at a time."""
+    if batch_size is None:
+        return 64 if device.type == "cpu" else 256
+    if batch_size < 1:
+        raise InvalidInputError(f"{batch_size=} must be >= 1.")
+    return batch_size
 
 
-def _check_items(items: Any) -> None:
-    if isinstance(items, np.ndarray):
+def _as_items(items: Any) -> _Items:
+    """Return images in an array or a list, or a list of texts; refuse anything else."""
+    if isinstance(items, np.ndarray) and items.dtype.kind not in "OUT":
         is_image = items.ndim == 3 or (items.ndim == 4 and items.shape[3] == 3)
         if items.dtype != np.uint8 or not is_image:
             raise InvalidInputError(
                 f"items have shape {items.shape} and dtype {items.dtype}, expected uint8 images of "
                 "shape (n_samples, height, width) or (n_samples, height, width, 3)."
             )
-    elif isinstance(items, str) or not isinstance(items, Sequence):
+        found: Any = items
+    elif isinstance(items, str) or not hasattr(items, "__len__"):
         raise InvalidInputError(
             f"items are a {type(items).__name__}, expected an array of images or a list of texts."
         )
     else:
-        for row, text in enumerate(items):
-            if not isinstance(text, str):
-                raise InvalidInputError(
-                    f"item {row} is a {type(text).__name__}, expected a text in every row."
-                )
-    if len(items) == 0:
+        as_list = getattr(items, "to_pylist", getattr(items, "tolist", None))
+        found = as_list() if as_list else list(items)
+        _check_list(found)
+    if len(found) == 0:
         raise InvalidInputError("items are empty; pass at least one image or text.")
+    return found  # type: ignore[no-any-return]
+
+
+def _check_list(items: list[Any]) -> None:
+    if items and isinstance(items[0], np.ndarray):
+        for row, image in enumerate(items):
+            if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
+                raise InvalidInputError(f"item {row} is no uint8 array, expected an image.")
+        return
+    for row, text in enumerate(items):
+        if not isinstance(text, str):
+            raise InvalidInputError(
+                f"item {row} is a {type(text).__name__}, expected a text in every row."
+            )
 
 
 def _fingerprint_items(items: _Items) -> str:
@@ -142,6 +156,10 @@ def _fingerprint_items(items: _Items) -> str:
         digest.update(f"images {items.shape}".encode())
         for start in range(0, len(items), _CHUNK_ROWS):
             digest.update(np.ascontiguousarray(items[start : start + _CHUNK_ROWS]).data)
+    elif isinstance(items[0], np.ndarray):
+        for image in items:
+            digest.update(f"image {image.shape}".encode())  # type: ignore[union-attr]
+            digest.update(np.ascontiguousarray(image).data)
     else:
         digest.update(b"texts")
         for text in items:
@@ -150,7 +168,8 @@ def _fingerprint_items(items: _Items) -> str:
     return digest.hexdigest()
 
 
-def _fingerprint_weights(module: nn.Module) -> str:
+def fingerprint_weights(module: nn.Module) -> str:
+    """Return a checksum of the names, shapes and values of a module's weights."""
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
         if not isinstance(value, Tensor):
@@ -189,35 +208,52 @@ def _encode_chunks(
         if folder.is_sealed(f"{name}.json", name):
             reporter.advance(len(chunk))
             continue
-        rows = _encode_chunk(chunk, encoder, batch_size, reporter)
-        finite = np.isfinite(rows).all(1)
-        if not finite.all():
-            raise PRCutError(
-                f"the encoder gave NaN, infinity or a value beyond half precision (65504) for "
-                f"{int((~finite).sum())} of the items {start}..{start + len(rows) - 1}, the first "
-                f"is item {start + int(finite.argmin())}; choose another encoder."
-            )
+        rows = encode_chunk(chunk, encoder, batch_size, reporter.advance)
+        check_half(rows, start)
         folder.seal(f"{name}.json", {f"{name}.npy": rows}, {"key": name})
 
 
-def _encode_chunk(
-    chunk: _Items, encoder: Encoder, batch_size: int, reporter: Reporter
+def check_half(rows: np.ndarray, start: int) -> None:
+    """Refuse rows that half precision does not hold; the first is item ``start``."""
+    finite = np.isfinite(rows).all(1)
+    if not finite.all():
+        raise PRCutError(
+            f"the encoder gave NaN, infinity or a value beyond half precision (65504) for "
+            f"{int((~finite).sum())} of the items {start}..{start + len(rows) - 1}, the first "
+            f"is item {start + int(finite.argmin())}; choose another encoder."
+        )
+
+
+def encode_chunk(
+    chunk: Any,
+    encoder: Encoder,
+    batch_size: int,
+    advance: Callable[[int], None],
+    load: Callable[[Any], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Encode items as rows in half precision, in the order of the items."""
+    """Encode items as rows in half precision, in the order of the items; ``load`` decodes them."""
     order = np.arange(len(chunk))
-    if not isinstance(chunk, np.ndarray):
+    if isinstance(chunk[0], str) and load is None:
         # a batch is padded to its longest text, so texts of similar length share one
         order = np.argsort([len(text) for text in chunk], kind="stable")
-    encoded = []
-    for start in range(0, len(chunk), batch_size):
+    encoded, start = [], 0
+    while start < len(chunk):
         taken = order[start : start + batch_size]
         batch = chunk[taken] if isinstance(chunk, np.ndarray) else [chunk[row] for row in taken]
-        with torch.inference_mode():
-            encoded.append(encoder.encode(batch).float().cpu().numpy())
-        reporter.advance(len(taken))
+        try:
+            with torch.inference_mode():
+                rows = encoder.encode(batch if load is None else [load(item) for item in batch])
+        except torch.cuda.OutOfMemoryError:
+            if batch_size == 1:
+                raise
+            batch_size //= 2
+            continue
+        encoded.append(rows.float().cpu().numpy())
+        start += len(taken)
+        advance(len(taken))
     with np.errstate(over="ignore"):  # the caller names the rows that overflow
-        rows: np.ndarray = np.concatenate(encoded).astype(np.float16)
-    return rows[np.argsort(order)]
+        half: np.ndarray = np.concatenate(encoded).astype(np.float16)
+    return half[np.argsort(order)]
 
 
 def _join_chunks(folder: Folder, plan: dict[str, Any]) -> None:

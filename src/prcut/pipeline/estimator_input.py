@@ -14,6 +14,7 @@ from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import build_neighbor_graph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outliers import check_fraction
+from prcut.runtime.frames import as_rows
 from prcut.training.assigner.network import Assigner
 
 
@@ -52,7 +53,7 @@ class InputMixin:
         """Check X as scikit-learn does; copy it only where its dtype must change."""
         return validate_data(
             self,
-            X,
+            as_rows(X),
             reset=reset,
             accept_sparse="csr",
             dtype=[np.float32, np.float64, np.float16],

@@ -1,6 +1,7 @@
 """One fit from end to end: rows → neighbours → graph → partition → assigner → labels.
 
-No label takes part: of all partitions and starts, the one with the lowest objective is kept.
+No label takes part but those that the caller knows: of all partitions and starts, the one with the
+lowest objective is kept.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from prcut.graph.rows import as_features, divide_columns, gather_rows
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
 from prcut.pipeline.config import FitConfig, check_n_samples
+from prcut.pipeline.constrained import fraction_limits, price_clusters, search_known
+from prcut.pipeline.known import Known
 from prcut.pipeline.score import Score, score_labels
 from prcut.pipeline.settings import Solver
 from prcut.pipeline.starts import LazyStart, OnRecord, Start, Trainer
 from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Step, StepLog
+from prcut.search.limits import Limits
 from prcut.search.merge import MergeTree
-from prcut.search.partition import Partition, find_partition, refine_labels
+from prcut.search.partition import refine_labels
+from prcut.search.problem import Partition
 from prcut.search.votes import Votes
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels, rank_clusters
@@ -70,6 +75,8 @@ class Fit(NamedTuple):
         What columns were divided by.
     stability : float64 array, shape (n_clusters,), or None
         How well independent starts found every cluster; None where none were compared.
+    graph : SimilarityGraph or None
+        None where it is on disk.
     """
 
     start: LazyStart
@@ -85,6 +92,7 @@ class Fit(NamedTuple):
     probabilities: np.ndarray | None = None
     scales: np.ndarray | None = None
     stability: np.ndarray | None = None
+    graph: SimilarityGraph | None = None
 
     @property
     def assigner(self) -> Assigner:
@@ -108,6 +116,7 @@ def fit_rows(
     on_step: Callable[[Step], None] | None = None,
     lazy: bool = False,
     neighbors: Neighbors | None = None,
+    known: Known | None = None,
 ) -> Fit:
     """Cluster rows that fit in memory.
 
@@ -121,29 +130,31 @@ def fit_rows(
         Where the assigner is trained; the graph stays where it is.
     checkpoint : Folder, optional
         Training is saved here as it goes, and resumed from here.
-    on_record : callable, optional
-        Called with the number of the start and its newest training record.
-    on_step : callable, optional
-        Called with every step of the search as it ends.
+    on_record, on_step : callables, optional
+        Called with the number of a start and its newest training record, and with every step of
+        the search as it ends.
     lazy : bool
-        Distil a searched partition only when the assigner is asked for, from a copy of the rows;
-        the assigner is the same to the last bit.
+        Distil a searched partition only when the assigner is asked for, from a copy of the rows.
     neighbors : Neighbors, optional
         Of the rows, where they were found already.
+    known : Known, optional
     """
     check_n_samples(rows.shape[0], config)
-    log = StepLog(on_step)
-    chosen = ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors))
+    known, log = known or Known(), StepLog(on_step)
+    known.check(config, rows.shape[0])
+    chosen = known.weigh(ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors)))
     _check_edges(chosen.graph, config)
     features = as_features(divide_columns(rows, chosen.scales))
     options = config, device, checkpoint, on_record
     if config.solver == "search":
-        partition = _search(chosen, features, config, device, log)
+        partition = _search(chosen, features, config, device, log, known)
         labels, balance_weight = partition.labels, partition.balance_weight
         votes = Votes.of(chosen.graph, labels, partition.starts, config.n_clusters)
         probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
-        lesson = _draw_lesson(features, votes, config, copy=lazy)
-        start = LazyStart(partial(distil, lesson, balance_weight, options, chosen.scales))
+        lesson = draw_lesson(features, votes, config, copy=lazy)
+        taught = lesson, balance_weight, options, chosen.scales
+        fractions = fraction_limits(config, rows.shape[0])
+        start = LazyStart(partial(distil, *taught, fractions))
         if not lazy:
             start()
     else:
@@ -154,9 +165,10 @@ def fit_rows(
         probabilities, stability = rank_clusters(start().assigner, features).confidence, None
         start().assigner.divide_columns(chosen.scales)
     cost = config.n_clusters, balance_weight, config.layer_sizes
-    score = score_labels(chosen.graph, labels, *cost)
+    score = score_labels(chosen.graph, labels, *cost, known.weights)
     kept = balance_weight, config.solver, chosen.n_neighbors
-    return Fit(start, labels, *score, *kept, tuple(log), probabilities, chosen.scales, stability)
+    sure = probabilities, chosen.scales, stability
+    return Fit(start, labels, *score, *kept, tuple(log), *sure, chosen.graph)
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:
@@ -178,7 +190,12 @@ def _train_start(
 
 
 def _search(
-    chosen: ChosenGraph, features: Any, config: FitConfig, device: torch.device | str, log: StepLog
+    chosen: ChosenGraph,
+    features: Any,
+    config: FitConfig,
+    device: torch.device | str,
+    log: StepLog,
+    known: Known,
 ) -> Partition:
     """Search the partition in the first process, and give it to all others."""
     trained = []
@@ -189,17 +206,7 @@ def _search(
     n_samples = chosen.graph.n_samples
     rank, world_size = this_process()
     if rank == 0:
-        partition = find_partition(
-            chosen.graph,
-            config.n_clusters,
-            balance_weight=config.balance_weight,
-            n_init=config.n_starts,
-            seed=config.seed,
-            quick=chosen.quick,
-            starts=trained,
-            n_jobs=config.n_threads,
-            log=log,
-        )
+        partition = search_known(chosen, config, known, trained, log)
     else:
         partition = Partition(np.zeros(n_samples, np.int64), 0.0)
     if world_size == 1:
@@ -209,7 +216,7 @@ def _search(
     return shared[0]
 
 
-def _draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
+def draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
     """Return what is distilled: all rows, or at random as many as distillation looks at."""
     n_samples, n_seen = len(votes.labels), config.distil.max_steps * config.distil.batch_size
     rng, rows = np.random.default_rng(config.seed), np.arange(n_samples)
@@ -226,15 +233,19 @@ def distil(
     balance_weight: float,
     options: tuple[Any, ...],
     scales: np.ndarray | None,
+    fractions: Limits | None = None,
 ) -> Start:
     """Train an assigner to give every row the clusters that it has votes for, by cross-entropy.
 
     The columns of the lesson were divided by ``scales``, if any; those of later rows are not.
+    Clusters keep to ``fractions`` of all rows.
     """
     trainer = Trainer.of(lesson.features, *options)
     # its checkpoint names the weight, although nothing is balanced here
     config = replace(trainer.config.distil, balance_weight=balance_weight)
     start = trainer.train(lesson, config)
+    if fractions is not None:
+        price_clusters(start.assigner, lesson.features, fractions)
     start.assigner.divide_columns(scales)
     return start
 

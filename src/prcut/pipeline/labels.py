@@ -11,7 +11,6 @@ A file is written under a temporary name and renamed; files that an earlier run 
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -30,6 +28,7 @@ from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
 from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.parquet_bytes import encode_parquet
 from prcut.runtime.parquet_source import ParquetSource, SourceFile
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source, rows_per_read
@@ -64,6 +63,7 @@ def assign_parquet(
     layers: Mapping[int, np.ndarray] | None = None,
     names: Names | None = None,
     partition: RowLabels | None = None,
+    cluster_ids: np.ndarray | None = None,
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -91,6 +91,8 @@ def assign_parquet(
         written ``name_<number>``.
     partition : RowLabels, optional
         The clusters that a run found for these rows, written in place of the assigner's.
+    cluster_ids : int64 array, shape (n_clusters,), optional
+        What clusters keep being called from update to update: one more column, ``cluster_id``.
     device : str
     engine : Engine, optional
         Where tasks run; by default in this process.
@@ -100,6 +102,7 @@ def assign_parquet(
     Examples
     --------
     >>> import tempfile
+    >>> import pyarrow.parquet as pq
     >>> rows = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     written = assign_parquet(Assigner(4, 3), rows, folder, device="cpu")
@@ -127,9 +130,12 @@ def assign_parquet(
         plan["partition"] = partition.key
     if layers:
         plan["layers"] = {str(size): names.tolist() for size, names in layers.items()}
+    if cluster_ids is not None:
+        plan["cluster_ids"] = cluster_ids.tolist()
     if named:
         plan["names"] = plan_key(named)
-    job = _Job(folder, assigner, source, files, top, layers, named, partition, plan_key(plan))
+    results = top, layers, named, partition, cluster_ids
+    job = _Job(folder, assigner, source, files, *results, plan_key(plan))
     job.state.start(plan)
     folder.clear_unfinished()
     n_kept = sum(_is_finished(job, number) for number in range(len(files)))
@@ -167,14 +173,8 @@ def _check(
             f"{len(named['name'])} names for n_clusters={assigner.n_clusters}; pass one for each."
         )
     id_column = getattr(source, "id_column", None)
-    results = (
-        "label",
-        "confidence",
-        "clusters",
-        "probs",
-        *(f"label_{size}" for size in layers),
-        *named,
-    )
+    columns = [*(f"label_{size}" for size in layers), *named]
+    results = "label", "confidence", "clusters", "probs", "cluster_id", *columns
     if id_column in results:
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     folder.check_is_no_file()
@@ -223,6 +223,7 @@ class _Job(NamedTuple):
     layers: dict[int, np.ndarray]
     named: dict[str, list[str]]
     partition: RowLabels | None
+    cluster_ids: np.ndarray | None
     key: str
 
     @property
@@ -257,42 +258,10 @@ def _write_file(job: _Job, number: int, advance: Callable[[int], None]) -> None:
     if _is_finished(job, number):
         return advance(file.stop - file.start)
     folder, name = job.target(number)
-    written = folder.write_bytes(name, _encode(job, file, advance))
+    schema = _schema(job)
+    batches = _batches(job, file, schema, advance)
+    written = folder.write_bytes(name, encode_parquet(schema, batches, _GROUP_ROWS))
     return job.state.write_json(*job.record(number, written["size"]))
-
-
-def _encode(job: _Job, file: SourceFile, advance: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the bytes of a Parquet file, a row group at a time."""
-    sink, schema = _Sink(), _schema(job)
-    with pq.ParquetWriter(pa.PythonFile(sink, "w"), schema) as writer:
-        group: list[pa.RecordBatch] = []
-        for batch in _batches(job, file, schema):
-            group.append(batch)
-            advance(len(batch))
-            if sum(map(len, group)) >= _GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(group))
-                group.clear()
-                yield sink.drain()
-        if group:
-            writer.write_table(pa.Table.from_batches(group))
-    yield sink.drain()
-
-
-class _Sink(io.BytesIO):
-    """A file that hands on what is written to it."""
-
-    _n_drained = 0
-
-    def tell(self) -> int:
-        return self._n_drained + super().tell()
-
-    def drain(self) -> bytes:
-        """Return what was written since the last call, and forget it."""
-        content = self.getvalue()
-        self._n_drained += len(content)
-        self.seek(0)
-        self.truncate()
-        return content
 
 
 def _schema(job: _Job) -> pa.Schema:
@@ -304,11 +273,14 @@ def _schema(job: _Job) -> pa.Schema:
     ]
     columns = [ids, ("label", pa.int32()), ("confidence", pa.float32())]
     columns += [(f"label_{size}", pa.int32()) for size in job.layers]
+    columns += [("cluster_id", pa.int64())] if job.cluster_ids is not None else []
     columns += [(column, pa.string()) for column in job.named]
     return pa.schema(columns + (ranked if job.top else []))
 
 
-def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    job: _Job, file: SourceFile, schema: pa.Schema, advance: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
     with closing(read_ahead(_read(job.source, file))) as row_ranges:
         for start, features, ids in row_ranges:
             found = None
@@ -317,11 +289,14 @@ def _batches(job: _Job, file: SourceFile, schema: pa.Schema) -> Iterator[pa.Reco
             label, confidence, *lists = _assign(job.assigner, features, job.top, start, found)
             columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
             columns += [pa.array(names[label].astype(np.int32)) for names in job.layers.values()]
+            if job.cluster_ids is not None:
+                columns.append(pa.array(job.cluster_ids[label]))
             columns += [pa.array(names).take(pa.array(label)) for names in job.named.values()]
             columns += [
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
                 for values in lists
             ]
+            advance(len(features))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

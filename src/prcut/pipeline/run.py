@@ -6,7 +6,7 @@
     graph/            in memory: the graph, mapped while it is trained on
     blocks/           on disk: blocks of the graph
     search/           on disk: the graph level by level, while its partition is searched
-    partition/        on disk: the cluster of every row
+    partition/        the cluster of every row
     lesson/           on disk: rows to distil the partition from
     pairs/            on disk, to train: pairs drawn from the blocks
     checkpoint/       every start as it is trained
@@ -38,10 +38,12 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
+from prcut.pipeline.known import Known, refuse_known
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
 from prcut.pipeline.outofcore.fit_shards import fit_shards
 from prcut.pipeline.outofcore.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
+from prcut.pipeline.outofcore.row_labels import save_row_labels
 from prcut.pipeline.outofcore.search_run import distil_run, search_run
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, RunResult, read_result, save_result
 from prcut.pipeline.run_plan import (
@@ -194,6 +196,7 @@ def _prepare_disk(
     seconds: dict[str, float],
 ) -> None:
     """Build the blocks; search their partition, or draw pairs to train on."""
+    refuse_known(plan.config, "graphs on disk; give more --memory")
     options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
     is_searched = plan.config.solver == "search"
     with _timed(seconds, "graph"):
@@ -252,6 +255,8 @@ def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None)
     fit_here = _fit_memory if plan.mode == "memory" else _fit_disk
     fit = fit_here(plan, options, seconds)
     if _is_leader():
+        if fit.labels is not None:  # of rows in memory
+            save_row_labels(plan.folder / "partition", plan.key, fit.labels)
         save_result(_result(plan, fit, seconds), fit, describe_run(plan.source, config))
         speed = fit.state.step / max(seconds["training"], 1e-9)
         status.on_progress(training_progress(*planned, planned[0], 0, speed))
@@ -263,7 +268,8 @@ def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float
         rows = read_all(plan.source)
         graph = _graph_stage(plan, rows)
     with _timed(seconds, "training"):
-        return fit_rows(rows, plan.config, graph, **options)
+        known = Known.of_source(plan.source, plan.config)
+        return fit_rows(rows, plan.config, graph, known=known, **options)
 
 
 def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:

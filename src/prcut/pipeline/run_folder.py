@@ -67,12 +67,18 @@ def check_finished(folder: Folder) -> None:
         )
 
 
-def save_result(result: RunResult, fit: Fit, about: Mapping[str, Any]) -> None:
-    """Write the model, the history and, last, the result."""
+def save_result(
+    result: RunResult, fit: Fit, about: Mapping[str, Any], update: Mapping[str, Any] | None = None
+) -> None:
+    """Write the model, the history and, last, the result.
+
+    ``update`` are the ids of the clusters and how they changed, of a run that continues another.
+    """
     folder = Folder(result.path)
     figures = result._asdict()
     del figures["assigner"], figures["path"]
-    description = {"run": dict(about), "result": figures, **describe_tree(fit.merge_tree)}
+    update = update or {}
+    description = {"run": dict(about), "result": figures, **describe_tree(fit.merge_tree), **update}
     count = folder.read_json(COUNT) if folder.exists(COUNT) else {}
     # a call that was killed may have left another number
     if count.get("n_clusters") == result.n_clusters and fit.merge_tree is not None:
@@ -80,7 +86,7 @@ def save_result(result: RunResult, fit: Fit, about: Mapping[str, Any]) -> None:
     save_model(f"{result.path}/model", result.assigner, description)
     _save_history(folder, fit.state)
     extra = {"format": RUN_FORMAT, "history": _HISTORY, "prcut": prcut.__version__}
-    folder.write_json("result.json", {**figures, **extra, "solver": fit.solver})
+    folder.write_json("result.json", {**figures, **extra, **update, "solver": fit.solver})
 
 
 def read_result(path: str) -> RunResult | None:

@@ -16,11 +16,13 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.layers import parse_layers
 from prcut.pipeline.outliers import Exemplars
-from prcut.pipeline.starts import LazyStart, Start
+from prcut.pipeline.starts import Lazy, LazyStart, Start
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
+from prcut.search.explain import Reasons
 from prcut.search.merge import MergeTree
 from prcut.training.assigner import hub, onnx_export
 from prcut.training.assigner.network import Assigner
@@ -46,6 +48,7 @@ class SavedFit(NamedTuple):
     parameters: dict[str, Any]
     fitted: dict[str, Any]  # attributes that end with an underscore
     arrays: dict[str, np.ndarray]  # empty for the model of a run
+    names: ClusterIds
 
 
 def save_fit(
@@ -86,11 +89,12 @@ def parse_fit(loaded: LoadedModel) -> SavedFit:
             for name, value in given.items()
             if value is not None and name in (*_WHOLE, *_FINITE, "feature_names_in_")
         }
+        names = ClusterIds.parse(description, assigner.n_clusters)
         if "merge_tree" in description:
             fitted["merge_tree_"] = _parse_tree(description["merge_tree"], assigner.n_clusters)
             layers = description.get("layers", [assigner.n_clusters])
             fitted["layer_sizes_"] = parse_layers(layers, assigner.n_clusters)
-    return SavedFit(assigner.float(), parameters, fitted, {})
+    return SavedFit(assigner.float(), parameters, fitted, {}, names)
 
 
 def coarse_labels(loaded: Any) -> dict[int, np.ndarray]:
@@ -99,6 +103,13 @@ def coarse_labels(loaded: Any) -> dict[int, np.ndarray]:
         return {}
     fitted = parse_fit(loaded).fitted
     return {size: fitted["merge_tree_"].labels(size) for size in fitted.get("layer_sizes_", [])[1:]}
+
+
+def read_ids(loaded: Any) -> np.ndarray | None:
+    """Return the ids of a model's clusters; None where they are those of a first fit."""
+    if "cluster_ids" not in loaded.description:
+        return None
+    return parse_fit(loaded).names.ids
 
 
 def describe_tree(tree: MergeTree | None) -> dict[str, Any]:
@@ -156,6 +167,18 @@ def _under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
+def _parse_reasons(arrays: dict[str, np.ndarray], n_samples: int, n_clusters: int) -> Reasons:
+    """Return why rows are in their clusters; ValueError where it cannot be of these rows."""
+    reasons = Reasons(**arrays)
+    for name, values in arrays.items():
+        if values.shape != (n_samples,) or (values.dtype.kind == "i") == (name == "change"):
+            raise ValueError(f"reasons of shape {values.shape}")
+    for named in (reasons.cluster, reasons.runner_up):
+        if named.size and not -1 <= named.min() <= named.max() < n_clusters:
+            raise ValueError("reasons name clusters that do not exist")
+    return reasons
+
+
 def describe_fit(model: Any) -> dict[str, Any]:
     """Describe a fitted estimator in JSON's types: its parameters and its figures."""
     parameters = model.get_params(deep=False)
@@ -170,6 +193,7 @@ def describe_fit(model: Any) -> dict[str, Any]:
         "layers": list(getattr(model, "layer_sizes_", ())),
         "parameters": {name: _plain(value) for name, value in parameters.items()},
         "fitted": figures,
+        **({} if model._names.are_first else model._names.describe()),
         **describe_tree(getattr(model, "merge_tree_", None)),
     }
 
@@ -190,6 +214,7 @@ class SaveMixin:
 
     _start: LazyStart
     _exemplars: Exemplars | None
+    _reasons: Lazy[Reasons] | None
     cluster_stability_: np.ndarray | None
 
     @property
@@ -224,6 +249,8 @@ class SaveMixin:
             arrays["clusters"] = self.clusters_
             exemplars = self._exemplars.to_arrays().items()
             arrays |= {f"exemplars.{name}": values for name, values in exemplars}
+        if self._reasons is not None:
+            arrays |= {f"reasons.{k}": v for k, v in self._reasons()._asdict().items()}
         arrays |= {
             f"history.{name}": values for name, values in self._start().state.history.items()
         }
@@ -233,7 +260,7 @@ class SaveMixin:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Load what :meth:`save` saved, or the model of a run of the command line."""
+        """Load what :meth:`save` saved, or the model of a run."""
         fit = load_fit(path)
         model: Any = cls._of(fit)
         arrays = dict(fit.arrays)
@@ -261,6 +288,8 @@ class SaveMixin:
                 raise ValueError(f"stability of shape {stability.shape}")
         if exemplars := _under("exemplars.", arrays):
             self._exemplars = Exemplars.of_arrays(exemplars, self.assigner_.n_features)
+        if reasons := _under("reasons.", arrays):
+            self._reasons = Lazy.of(_parse_reasons(reasons, len(self.labels_), self.n_clusters_))
         history = {k: torch.from_numpy(v) for k, v in _under("history.", arrays).items()}
         self._start().state.records = parse_records(history, self.n_clusters_)
 
@@ -310,6 +339,8 @@ class SaveMixin:
         fitted["cluster_stability_"] = None
         state = TrainState.start(assigner, model._config().train, fitted.pop("n_steps_", 0))
         model._start = LazyStart.of(Start(assigner, state))
+        model._names = fit.names
+        model._forget_fit(n_clusters)
         for name, value in fitted.items():
             setattr(model, name, value)
         n_features, names = model.n_features_in_, getattr(model, "feature_names_in_", None)

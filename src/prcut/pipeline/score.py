@@ -23,11 +23,15 @@ MOST_LINKED = 4096
 
 
 class LabelledGraph(NamedTuple):
-    """A graph, or one block of it, with the labels of its rows; the core rows come first."""
+    """A graph, or one block of it, with the labels of its rows; the core rows come first.
+
+    The graph has been weighed by the weights of the core rows, if there are any.
+    """
 
     graph: SimilarityGraph
     labels: Tensor
     n_core: int
+    weights: Tensor | None = None
 
 
 class Score(NamedTuple):
@@ -48,10 +52,12 @@ def score_labels(
     n_clusters: int,
     balance_weight: float,
     layer_sizes: Sequence[int] = (),
+    weights: np.ndarray | None = None,
 ) -> Score:
-    """Score the labels of all rows of one graph."""
+    """Score the labels of all rows of one graph, which was weighed by their weights, if any."""
     on_device = torch.from_numpy(labels).to(graph.weight.device)
-    block = LabelledGraph(graph, on_device, graph.n_samples)
+    by = None if weights is None else torch.from_numpy(weights).to(on_device.device)
+    block = LabelledGraph(graph, on_device, graph.n_samples, by)
     return score_blocks([block], n_clusters, balance_weight, layer_sizes)
 
 
@@ -71,15 +77,15 @@ def score_blocks(
     cuts, sizes = torch.zeros(2, n_clusters, dtype=torch.float64)
     links = torch.zeros(n_linked, n_linked, dtype=torch.float64)
     total = torch.zeros(1, dtype=torch.float64)
-    for graph, labels, n_core in blocks:
+    for graph, labels, n_core, weights in blocks:
         cuts += cluster_cuts(graph.weight, labels, n_clusters).cpu()
-        sizes += torch.bincount(labels[:n_core], minlength=n_clusters).cpu()
+        sizes += torch.bincount(labels[:n_core], weights, n_clusters).cpu()
         total += graph.weight.values().double().sum().cpu()
         if n_linked:
             links += cluster_links(graph.weight, labels, n_clusters).cpu()
     if is_shared and this_process().world_size > 1:
         cuts, sizes, total, links = _sum_over_processes(cuts, sizes, total, links)
-    n_samples = int(sizes.sum())
+    n_samples = float(sizes.sum())
     cost = ClusterCost.of(n_samples, total.item(), n_clusters, balance_weight=balance_weight)
     between = csr_array(links.fill_diagonal_(0).numpy()) if n_linked else None
     return score_sums(cuts.numpy(), sizes.numpy(), between, cost, layer_sizes)
@@ -99,7 +105,9 @@ def score_sums(
     has_tree = links is not None and bool(sizes.all())
     tree = merge_further(CoarseGraph(links, sizes), cost, layer_sizes) if has_tree else None
     ratio_cut = float(np.divide(0.5 * cuts, sizes, out=np.zeros(len(cuts)), where=cuts > 0).sum())
-    return Score(cost.objective(cuts, sizes), ratio_cut, sizes.astype(np.int64), tree)
+    whole = sizes.astype(np.int64)
+    is_whole = np.array_equal(whole, sizes)
+    return Score(cost.objective(cuts, sizes), ratio_cut, whole if is_whole else sizes, tree)
 
 
 def _sum_over_processes(*sums: Tensor) -> list[Tensor]:

@@ -90,3 +90,21 @@ class FitSettings:
         option="balance",
         shown="chosen from the graph to search, 2 to train",
     )
+    min_size: float | str | None = setting(
+        None,
+        "Rows of every cluster at least: a number of them, or a fraction of all below 1.",
+        panel="Known",
+    )
+    max_size: float | str | None = setting(
+        None,
+        "Rows of every cluster at most: a number, a fraction below 1, or equal for equal sizes.",
+        panel="Known",
+    )
+    weight_column: str | None = setting(
+        None, "Parquet column of weights: how often a row counts.", panel="Known"
+    )
+    label_column: str | None = setting(
+        None,
+        "Parquet column of known classes: whole numbers from 0, and -1 or null for unknown rows.",
+        panel="Known",
+    )

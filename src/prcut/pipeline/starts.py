@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 _NOTHING_LEFT = 1e-4
 
 OnRecord = Callable[[int, Record], None]
+Made = TypeVar("Made")
 
 
 class Start(NamedTuple):
@@ -38,39 +39,43 @@ class Start(NamedTuple):
     score: Score | None = None
 
 
-class LazyStart:
-    """A start that is made when it is first called for, once, by whichever thread comes first.
+class Lazy(Generic[Made]):
+    """A thing that is made when it is first called for, once, by whichever thread comes first.
 
-    What it is made from is then released. A pickle holds the start itself.
+    What it is made from is then released. A pickle holds the thing itself.
     """
 
-    def __init__(self, make: Callable[[], Start]) -> None:
-        self._make: Callable[[], Start] | None = make
-        self._start: Start | None = None
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make: Callable[[], Made] | None = make
+        self._made: Made | None = None
         self._lock = Lock()
 
     @classmethod
-    def of(cls, start: Start) -> LazyStart:
+    def of(cls, made: Made) -> Lazy[Made]:
         """Return one that is made already."""
-        lazy = cls(lambda: start)
+        lazy = cls(lambda: made)
         lazy()
         return lazy
 
     @property
     def is_made(self) -> bool:
-        """Whether the start need not be made any more."""
+        """Whether the thing need not be made any more."""
         return self._make is None
 
-    def __call__(self) -> Start:
-        """Return the start."""
+    def __call__(self) -> Made:
+        """Return the thing."""
         with self._lock:
             if self._make is not None:
-                self._start, self._make = self._make(), None
-        assert self._start is not None  # noqa: S101
-        return self._start
+                self._made, self._make = self._make(), None
+        assert self._made is not None  # noqa: S101
+        return self._made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyStart.of, (self(),)
+        return type(self).of, (self(),)
+
+
+class LazyStart(Lazy[Start]):
+    """A start that is made when it is first called for."""
 
 
 @dataclass(frozen=True)

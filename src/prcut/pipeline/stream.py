@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from prcut.errors import InvalidInputError
 from prcut.graph.rows import divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.pipeline.choose import choose_scales
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.starts import Start, Trainer
+from prcut.pipeline.starts import LazyStart, Start, Trainer
+from prcut.runtime.distributed import choose_device
+from prcut.training.assigner.predict import rank_clusters
 from prcut.training.batches import GatheredPairs
 from prcut.training.loop import train
 from prcut.training.pairs import WalkPairs
@@ -57,3 +61,33 @@ def train_further(
     )
     pairs = GatheredPairs(WalkPairs(graph, n_steps=config.walk_length), rows)
     return Start(assigner, train(pairs, assigner, further, state=state))
+
+
+class StreamMixin:
+    """Gives an estimator ``partial_fit``."""
+
+    def partial_fit(self: Any, X: Any, y: Any = None) -> Any:  # noqa: ARG002, N803
+        """Train further with the rows of X, one part of a stream.
+
+        Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
+        keep their numbers from call to call; ``labels_`` are those of the last. Training
+        continues where :meth:`fit`, :meth:`load` or the last call stopped.
+        """
+        if self._is_precomputed or self.outliers is not None:
+            raise InvalidInputError(
+                "partial_fit needs features, not affinity='precomputed', and keeps no rows to "
+                "compare outliers with."
+            )
+        config = replace(self._config(), solver="train")
+        before = self._start() if hasattr(self, "_start") else None
+        rows = self._check(X, reset=before is None)
+        scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
+        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
+        start = train_further(rows, graph, config, before, device, scales)
+        self._start = LazyStart.of(start)
+        ranked = rank_clusters(start.assigner, rows)
+        self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
+        self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
+        self.layer_sizes_, self.cluster_stability_ = [config.n_clusters], None
+        self._forget_fit(config.n_clusters)
+        return self

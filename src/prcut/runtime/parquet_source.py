@@ -1,4 +1,4 @@
-"""Rows in one list column of Parquet files, read in order.
+"""Rows in one column of vectors of Parquet files, read in order.
 
 Rows are numbered from 0 through all files in the order of their names. Reading row ranges one after
 the other decodes every page once.
@@ -15,13 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.numerics.validation import check_finite
+from prcut.runtime.columns import match_columns, stack_columns
 from prcut.runtime.folder import absolute_path, locate
+from prcut.runtime.vector_column import (
+    check_no_nulls,
+    check_vector,
+    only_vector_column,
+    split_column,
+    to_matrix,
+    vector_dtype,
+)
 
 # Rows decoded at a time. A row group may be larger than memory, and the scanner of pyarrow.dataset
 # decodes whole row groups: ParquetFile.iter_batches does not.
@@ -37,7 +45,7 @@ class SourceFile(NamedTuple):
 
 
 class ParquetSource:
-    """Rows of one list column of a Parquet file, or of all Parquet files in a folder.
+    """Rows of one column of vectors of a Parquet file, or of all Parquet files in a folder.
 
     See :func:`prcut.runtime.sources.open_source` for the parameters, and
     :class:`prcut.runtime.sources.Source` for what a source offers.
@@ -57,13 +65,23 @@ class ParquetSource:
         footers = [_read_footer(self._filesystem, info) for info in infos]
         counts = [sum(footer.group_rows) for footer in footers]
         self._set_rows(path, counts, [rows for footer in footers for rows in footer.group_rows])
-        self.column, self.id_column = column or _only_float_lists(footers[0]), id_column
-        for footer in footers:
-            _check_columns(footer, self.column, id_column, footers[0])
         schema = footers[0].schema
+        self.column = column or only_vector_column(schema, footers[0].path)
+        self.id_column = id_column
+        # several, where the pattern of a wide file was given
+        self._wide = match_columns(schema, self.column, footers[0].path)
+        # what is read, and what its bytes hold if it is a column of bytes
+        self._read_from, self._held = split_column(self.column, schema.names)
+        columns = self._wide or [self._read_from]
+        for footer in footers:
+            kinds = [_column_type(footer.schema, one, footer.path) for one in columns]
+            if not self._wide:
+                check_vector(kinds[0], self._held, self._read_from, footer.path)
+            if id_column is not None:
+                _check_ids(footer, id_column, footers[0])
         self.id_type = schema.field(id_column).type if id_column else None
-        is_half = schema.field(self.column).type.value_type == pa.float16()
-        self.dtype: np.dtype[Any] = np.dtype(np.float16 if is_half else np.float32)
+        kind = pa.list_(pa.float32()) if self._wide else schema.field(self._read_from).type
+        self.dtype: np.dtype[Any] = vector_dtype(kind, self._held)
         lines = [f"{info.base_name} {info.size} {n}" for info, n in zip(infos, counts, strict=True)]
         content = "\n".join([*lines, f"{self.column} {self.id_column}"])
         self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
@@ -85,9 +103,8 @@ class ParquetSource:
     def _count_features(self) -> int:
         if self.n_samples == 0:
             return 0
-        first = pa.chunked_array(self._read_column(self.column, 0, 1))
-        _check_no_nulls(first, self.column, "lists", 0, 1)
-        return len(first[0])
+        (first,) = self._read_column(self._read_from, 0, 1)
+        return int(to_matrix(first, self._held, self.column, 0).shape[1])
 
     def __getstate__(self) -> dict[str, Any]:
         # open files stay behind when a source is sent to another process
@@ -97,8 +114,9 @@ class ParquetSource:
         """Read rows ``start:stop``."""
         rows = np.empty((stop - start, self.n_features), self.dtype)
         done = 0
-        for lists in self._read_column(self.column, start, stop):
-            rows[done : done + len(lists)] = self._to_matrix(lists, start + done)
+        for lists in self._read_column(self._read_from, start, stop):
+            found = to_matrix(lists, self._held, self.column, start + done, self.n_features)
+            rows[done : done + len(lists)] = found
             done += len(lists)
         return check_finite(rows, start, self.column)
 
@@ -108,13 +126,14 @@ class ParquetSource:
             return None
         batches = self._read_column(self.id_column, start, stop)
         ids = pa.chunked_array(batches, self.id_type).combine_chunks()
-        _check_no_nulls(ids, self.id_column, "ids", start, stop)
+        check_no_nulls(ids, self.id_column, "ids", start, stop)
         return ids
 
     def read_values(self, column: str, rows: np.ndarray) -> list[Any]:
         """Read values of any column in ``rows``, ascending; other row groups are skipped."""
-        schema = pq.read_schema(self._paths[0], filesystem=self._filesystem)
-        _column_type(schema, column, self._paths[0])
+        if column != self.column:
+            schema = pq.read_schema(self._paths[0], filesystem=self._filesystem)
+            _column_type(schema, column, self._paths[0])
         found: list[Any] = []
         for start, stop in pairwise(self.group_starts.tolist()):
             inside = rows[slice(*np.searchsorted(rows, [start, stop]))]
@@ -144,6 +163,7 @@ class ParquetSource:
 
     def _batches(self, column: str, start: int) -> Iterator[pa.Array]:
         """Yield batches of a column from row ``start`` to the end of the last file."""
+        wide = self._wide if column == self._read_from else []
         for path, (_, file_start, file_stop) in zip(self._paths, self.files, strict=True):
             if file_stop <= start:
                 continue
@@ -154,8 +174,8 @@ class ParquetSource:
                 while groups and (rows := file.metadata.row_group(groups[0]).num_rows) <= skip:
                     skip -= rows
                     del groups[0]
-                for batch in file.iter_batches(_BATCH_ROWS, groups, [column]):
-                    yield batch.column(0)[skip:]
+                for batch in file.iter_batches(_BATCH_ROWS, groups, wide or [column]):
+                    yield (stack_columns(batch, wide) if wide else batch.column(0))[skip:]
                     skip = max(0, skip - len(batch))
 
     @contextmanager
@@ -170,21 +190,6 @@ class ParquetSource:
             if isinstance(error, OSError) and (error.errno is not None or not is_local):
                 raise
             raise CorruptFileError(f"{path} cannot be read as Parquet: {error}") from error
-
-    def _to_matrix(self, lists: pa.Array, first_row: int) -> np.ndarray:
-        stop = first_row + len(lists)
-        _check_no_nulls(lists, self.column, "lists", first_row, stop)
-        lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
-        if (lengths != self.n_features).any():
-            position = int((lengths != self.n_features).argmax())
-            raise InvalidInputError(
-                f"column {self.column!r} holds a list of {lengths[position]} values in row "
-                f"{first_row + position}, expected n_features={self.n_features} in every row."
-            )
-        values = lists.flatten()
-        _check_no_nulls(values, self.column, "values", first_row, stop)
-        matrix: np.ndarray = values.to_numpy(zero_copy_only=False).reshape(-1, self.n_features)
-        return matrix
 
 
 def _list_files(filesystem: fs.FileSystem, path: str) -> list[fs.FileInfo]:
@@ -232,24 +237,8 @@ def _read_footer(filesystem: fs.FileSystem, info: fs.FileInfo) -> _Footer:
     return _Footer(info.path, metadata.schema.to_arrow_schema(), group_rows)
 
 
-def _only_float_lists(footer: _Footer) -> str:
-    """Return the name of the only column of float lists."""
-    names = [field.name for field in footer.schema if _holds_float_lists(field.type)]
-    if len(names) != 1:
-        raise InvalidInputError(
-            f"{footer.path} has {len(names)} columns of float lists ({', '.join(names)}); "
-            "name one by column=."
-        )
-    return str(names[0])
-
-
-def _check_columns(footer: _Footer, column: str, id_column: str | None, first: _Footer) -> None:
+def _check_ids(footer: _Footer, id_column: str, first: _Footer) -> None:
     path, schema, _ = footer
-    kind = _column_type(schema, column, path)
-    if not _holds_float_lists(kind):
-        raise InvalidInputError(f"column {column!r} of {path} is {kind}, expected lists of floats.")
-    if id_column is None:
-        return
     kind = _column_type(schema, id_column, path)
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (pa.types.is_integer(kind) or is_text):
@@ -269,16 +258,3 @@ def _column_type(schema: pa.Schema, column: str, path: str) -> pa.DataType:
         found = f"{n_found} columns" if n_found else "no column"
         raise InvalidInputError(f"{path} has {found} {column!r}; it has {', '.join(schema.names)}.")
     return schema.field(column).type
-
-
-def _holds_float_lists(kind: pa.DataType) -> bool:
-    is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(check(kind) for check in is_list) and bool(pa.types.is_floating(kind.value_type))
-
-
-def _check_no_nulls(values: Any, column: str, what: str, start: int, stop: int) -> None:
-    if values.null_count:
-        raise InvalidInputError(
-            f"column {column!r} has {values.null_count} null {what} in rows {start}..{stop - 1}; "
-            "remove or replace them."
-        )

@@ -16,6 +16,7 @@ import numpy as np
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_finite
 from prcut.runtime.folder import absolute_path
+from prcut.runtime.frames import as_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,20 +61,24 @@ def open_source(
     ----------
     data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
         Floats of 16, 32 or 64 bits; 64 bits are read as 32. An opened source is returned as it is.
+        Tensors, and frames or Arrow streams with one column of vectors, become arrays.
     column : str, optional
         Parquet: the column of lists with the features; may be left out when only one column holds
-        lists of floats.
+        lists of floats, int8 or uint8. A column of bytes also says what they hold, such as
+        ``"vector:float32"`` or ``"vector:bits"``. Of a wide file the columns of numbers, such as
+        ``"f*"`` or ``"x,y,z"``.
     id_column : str, optional
         Parquet: a column of integers or strings that names the rows.
     filesystem : pyarrow.fs.FileSystem, optional
         Where a path is, when it is not local and not a URI.
     """
+    from prcut.runtime.columns import refuse_other_formats
     from prcut.runtime.parquet_source import ParquetSource
 
     if isinstance(data, ArraySource | ParquetSource):
         return data
-    if isinstance(data, np.ndarray):
-        return ArraySource(data)
+    if not isinstance(data, str | Path) and isinstance(rows := as_rows(data), np.ndarray):
+        return ArraySource(rows)
     if not isinstance(data, str | Path):
         raise InvalidInputError(
             f"data is a {type(data).__name__}, expected an array or the path of a .npy or Parquet "
@@ -81,6 +86,7 @@ def open_source(
         )
     if str(data).endswith(".npy"):
         return ArraySource(map_npy(Path(data)), absolute_path(data))
+    refuse_other_formats(str(data))
     return ParquetSource(str(data), column, id_column, filesystem)
 
 
@@ -124,17 +130,25 @@ def cut_row_ranges(source: Source, n_rows: int) -> np.ndarray:
 
 def sample_rows(source: Source, n_rows: int, seed: int | Sequence[int]) -> np.ndarray:
     """Draw about ``n_rows`` rows, in order, from row ranges spread evenly over the source."""
+    return draw_rows(source, n_rows, seed)[1]
+
+
+def draw_rows(
+    source: Source, n_rows: int, seed: int | Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of about ``n_rows`` rows, in order, and the rows: see ``sample_rows``."""
     rng = np.random.default_rng(seed)
     cuts = cut_row_ranges(source, rows_per_read(source))
     chosen = np.linspace(0, len(cuts) - 2, min(len(cuts) - 1, _SAMPLED_RANGES)).astype(int)
     ranges = [(int(cuts[number]), int(cuts[number + 1])) for number in np.unique(chosen)]
     n_seen = sum(stop - start for start, stop in ranges)
-    samples = []
+    numbers, samples = [], []
     for start, stop in ranges:
         wanted = min(stop - start, -(-n_rows * (stop - start) // n_seen))
         offsets = np.sort(rng.choice(stop - start, wanted, replace=False))
+        numbers.append(start + offsets)
         samples.append(source.read(start, stop)[offsets])
-    return np.concatenate(samples)
+    return np.concatenate(numbers), np.concatenate(samples)
 
 
 def read_all(source: Source) -> np.ndarray:

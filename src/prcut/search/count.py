@@ -13,15 +13,16 @@ from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.matching import adjusted_rand
 from prcut.runtime.engine import map_threads
 from prcut.search.fragments import CoarseGraph, contract, find_fragments
-from prcut.search.merge import merge
+from prcut.search.merge import MergeTree, merge
 from prcut.search.moves import improve
-from prcut.search.partition import as_coarse, cluster_cost, weigh_balance
+from prcut.search.partition import as_coarse, weigh_balance
+from prcut.search.problem import cluster_cost
 from prcut.search.refine import refine
 
 # independent searches, and the rows on which they are compared at most
 _N_SEARCHES, _MAX_COMPARED = 5, 20_000
 # rounds in which rows move: more take twice the time, and change no number that was found
-_MAX_ROUNDS = 8
+_MAX_ROUNDS = 4
 # clusters that are tried first, before twice as many; fragments of a search for each of them
 _FIRST, _PER_CLUSTER = 50, 8
 # rows of a cluster at least, on average: smaller ones are found again in any cloud
@@ -116,17 +117,20 @@ def count_clusters(
     most = graph.n_samples // _ROWS_PER_CLUSTER if most is None else most
     first = max(2, least)
     most, limit = max(first, most), max(_FIRST, 2 * first)
-    found = _measure(coarse, _spread(first, min(limit, most)), rng, n_jobs)
+    compared = np.sort(rng.permutation(graph.n_samples)[:_MAX_COMPARED])
+    trees = _grow_trees(coarse, min(limit, most), rng, n_jobs)
+    found = _measure(coarse, trees, _spread(first, min(limit, most)), compared, n_jobs)
     # more clusters need more fragments and time
     while found[-1, 0] < most and _asks_for_more(found):
         limit *= 2
+        trees = _grow_trees(coarse, min(limit, most), rng, n_jobs)
         more = _spread(int(found[-1, 0]) + 1, min(limit, most))
-        found = np.vstack([found, _measure(coarse, more, rng, n_jobs)])
+        found = np.vstack([found, _measure(coarse, trees, more, compared, n_jobs)])
     best = _best(found)
     ends = found[max(0, best - 1) : best + 2, 0]
     between = np.setdiff1d(np.arange(ends[0], ends[-1], dtype=np.int64), found[:, 0])
     if len(between):
-        found = np.vstack([found, _measure(coarse, between, rng, n_jobs)])
+        found = np.vstack([found, _measure(coarse, trees, between, compared, n_jobs)])
         found = found[found[:, 0].argsort()]
     numbers, agreement, entropy = found.T
     is_one = least == 1 and agreement.max() < _NOTHING
@@ -155,36 +159,48 @@ def _best(found: np.ndarray) -> int:
     return int(np.argmax(entropy * (agreement - _WORTHLESS * agreement.max())))
 
 
+class _Tree(NamedTuple):
+    """Fragments of the rows, the graph between them, and the order in which they merge."""
+
+    fragments: np.ndarray
+    between: CoarseGraph
+    merges: MergeTree
+
+
+def _grow_trees(
+    graph: CoarseGraph, most: int, rng: np.random.Generator, n_jobs: int
+) -> list[_Tree]:
+    """Return independent trees with fragments enough for ``most`` clusters."""
+    n_fragments = max(most, min(_PER_CLUSTER * max(most, _FIRST), len(graph.sizes) // 4))
+
+    def grow(rng: np.random.Generator) -> _Tree:
+        fragments = find_fragments(graph.links, n_fragments, rng)
+        between = contract(graph.links, fragments, sizes=graph.sizes)
+        return _Tree(fragments, between, merge(between, cluster_cost(graph, 2, _TREE_BALANCE)))
+
+    return list(map_threads(grow, rng.spawn(_N_SEARCHES), n_jobs))
+
+
 def _measure(
-    graph: CoarseGraph, numbers: np.ndarray, rng: np.random.Generator, n_jobs: int
+    graph: CoarseGraph, trees: list[_Tree], numbers: np.ndarray, compared: np.ndarray, n_jobs: int
 ) -> np.ndarray:
     """Return each number of clusters with agreement and entropy of independent searches for it."""
-    n_samples, most = len(graph.sizes), int(numbers[-1])
-    n_fragments = max(most, min(_PER_CLUSTER * max(most, _FIRST), n_samples // 4))
-    compared = np.sort(rng.permutation(n_samples)[:_MAX_COMPARED])
-    search = partial(_search, graph, numbers, n_fragments, compared)
-    searches = zip(*map_threads(search, rng.spawn(_N_SEARCHES), n_jobs), strict=True)
+    search = partial(_search, graph, numbers, compared)
+    searches = zip(*map_threads(search, trees, n_jobs), strict=True)
     return np.column_stack([numbers, [_compare(partitions) for partitions in searches]])
 
 
 def _search(
-    graph: CoarseGraph,
-    numbers: np.ndarray,
-    n_fragments: int,
-    compared: np.ndarray,
-    rng: np.random.Generator,
+    graph: CoarseGraph, numbers: np.ndarray, compared: np.ndarray, tree: _Tree
 ) -> list[np.ndarray]:
     """Return labels of the compared rows, for each number of clusters."""
-    fragments = find_fragments(graph.links, n_fragments, rng)
-    between = contract(graph.links, fragments, sizes=graph.sizes)
-    tree, weight = merge(between, cluster_cost(graph, 2, _TREE_BALANCE)), _TREE_BALANCE
-    found = []
-    for number in np.minimum(numbers, len(between.sizes)).tolist():
+    found, weight = [], _TREE_BALANCE
+    for number in np.minimum(numbers, len(tree.between.sizes)).tolist():
         # the weight that the last number needed: they change slowly
         cost = cluster_cost(graph, number, weight)
-        labels, _ = improve(between, tree.labels(number), cost)
-        weight = weigh_balance(between, labels, cluster_cost(graph, number, 0.0))
-        labels = refine(graph.links, labels[fragments], cost, max_rounds=_MAX_ROUNDS)
+        labels, _ = improve(tree.between, tree.merges.labels(number), cost)
+        weight = weigh_balance(tree.between, labels, cluster_cost(graph, number, 0.0))
+        labels = refine(graph.links, labels[tree.fragments], cost, max_rounds=_MAX_ROUNDS)
         found.append(labels[compared])
     return found
 

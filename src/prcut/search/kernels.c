@@ -140,6 +140,8 @@ typedef struct {
     const Coarse *coarse;
     Cost cost;
     double *degree, *links, *enter;  /* links of every cluster (k, n); prices to enter it (n, k) */
+    const double *paid;              /* by every fragment in every cluster (n, k), or NULL */
+    double least_size;
     double *leave, *entry, *cuts, *sizes;
     i64 *target, *labels, *made, *from;
     unsigned char *is_free;
@@ -165,6 +167,8 @@ static void count(Moves *m)
     for (i64 c = 0; c < k; c++)
         if (m->sizes[c] > 0)
             m->objective += cost_of(&m->cost, m->cuts[c], m->sizes[c]);
+    for (i64 i = 0; m->paid && i < n; i++)
+        m->objective += m->paid[i * k + m->labels[i]];
 }
 
 /* prices of entering clusters, and of leaving them for their own fragments */
@@ -184,11 +188,15 @@ static void price(Moves *m, const i64 *clusters, i64 n_clusters)
             if (m->labels[i] != c) {
                 m->enter[i * k + c] =
                     cost_of(&m->cost, cut + m->degree[i] - 2 * links[i], size + sizes[i]) - cost;
+                if (m->paid)
+                    m->enter[i * k + c] += m->paid[i * k + c];
                 continue;
             }
             double left = size - sizes[i];
-            m->leave[i] = left > 0.5 ? cost_of(&m->cost, cut - m->degree[i] + 2 * links[i], left) - cost
-                                     : INFINITY;
+            m->leave[i] = INFINITY;
+            if (left > m->least_size)
+                m->leave[i] = cost_of(&m->cost, cut - m->degree[i] + 2 * links[i], left) - cost
+                              - (m->paid ? m->paid[i * k + c] : 0);
             m->enter[i * k + c] = INFINITY;
         }
     }
@@ -261,8 +269,8 @@ static void run_pass(Moves *m, double patience, const i64 *all_clusters)
 }
 
 EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, const double *links,
-                   const double *sizes, const Cost *cost, double patience, double least_gain,
-                   i64 *labels, double *objective)
+                   const double *sizes, const Cost *cost, const double *paid, double patience,
+                   double least_gain, i64 *labels, double *objective)
 {
     const Coarse graph = {indptr, indices, links, sizes}, *coarse = &graph;
     double *scratch = malloc((size_t)(2 * n * k + 3 * n + 2 * k) * sizeof *scratch);
@@ -272,7 +280,11 @@ EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, 
         free(scratch), free(numbers), free(is_free);
         return -1;
     }
-    Moves m = {.n = n, .k = k, .coarse = coarse, .cost = *cost};
+    Moves m = {.n = n, .k = k, .coarse = coarse, .cost = *cost, .paid = paid};
+    m.least_size = sizes[0];
+    for (i64 i = 1; i < n; i++)
+        m.least_size = sizes[i] < m.least_size ? sizes[i] : m.least_size;
+    m.least_size /= 2;  /* less is what rounding leaves of an empty cluster */
     m.links = scratch, m.enter = m.links + n * k, m.degree = m.enter + n * k;
     m.leave = m.degree + n, m.entry = m.leave + n, m.cuts = m.entry + n, m.sizes = m.cuts + k;
     m.target = numbers, m.made = numbers + n, m.from = numbers + 2 * n, m.labels = labels;
@@ -395,22 +407,33 @@ EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
 
 /* ---- sweep.py ------------------------------------------------------------------------------- */
 
+/* prcut.search.prices.Prices: NULL, and no nodes in apart, where there are none */
+typedef struct {
+    const i64 *preferred;
+    const double *price, *least, *most;
+    Graph apart;
+} Prices;
+
 /* moves node after node to the best cluster of a neighbour, at once: labels, cuts and sizes follow.
-   Nodes without edges stay. Returns the number of moves, or -1 without memory */
+   The cluster that a node prefers, and every one where it meets a node that it is kept apart from,
+   are considered as well. Returns the number of moves, or -1 without memory */
 EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_sweeps, const Cost *cost,
-                 double least_gain, i64 *labels, double *cuts, double *sizes)
+                 const Prices *prices, double least_gain, i64 *labels, double *cuts, double *sizes)
 {
     double *costs = malloc((size_t)k * sizeof *costs);
-    double *link = calloc((size_t)k, sizeof *link);
+    double *link = calloc((size_t)k, sizeof *link), *met = calloc((size_t)k, sizeof *met);
     i64 *near = malloc((size_t)k * sizeof *near);
-    i64 n_moved = costs && link && near ? 0 : -1, n_before = -1;
+    i64 n_moved = costs && link && met && near ? 0 : -1, n_before = -1;
+    const Graph *apart = &prices->apart;
     for (i64 c = 0; n_moved == 0 && c < k; c++)
         costs[c] = sizes[c] > 0 ? cost_of(cost, cuts[c], sizes[c]) : 0;
     for (i64 round = 0; round < n_sweeps && n_moved > n_before; round++) {
         n_before = n_moved;
         for (i64 node = 0; node < graph->n; node++) {
             i64 own = labels[node], best = -1, n_near = 0;
+            i64 preferred = prices->preferred ? prices->preferred[node] : -1;
             double degree = 0, size = node_sizes[node], left = sizes[own] - size;
+            double price = preferred < 0 ? 0 : prices->price[node];
             for (i64 e = graph->indptr[node]; e < graph->indptr[node + 1]; e++) {
                 i64 c = labels[graph->indices[e]];
                 if (link[c] == 0)
@@ -418,15 +441,25 @@ EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_swee
                 link[c] += graph->weight[e];
                 degree += graph->weight[e];
             }
-            if (n_near > 0 && left > 0.5) {
+            if (preferred >= 0 && link[preferred] == 0)
+                near[n_near++] = preferred;
+            for (i64 e = apart->n ? apart->indptr[node] : 0; apart->n && e < apart->indptr[node + 1]; e++)
+                met[labels[apart->indices[e]]] += apart->weight[e];
+            for (i64 c = 0; met[own] > 0 && c < k; c++)
+                if (link[c] == 0 && c != preferred)
+                    near[n_near++] = c;
+            if (n_near > 0 && left > prices->least[own]) {
                 double cut_left = cuts[own] - degree + 2 * link[own];
                 double leave = cost_of(cost, cut_left, left) - costs[own], least = -least_gain;
                 for (i64 b = 0; b < n_near; b++) {
                     i64 c = near[b];
                     double gain = INFINITY;
-                    if (c != own)
+                    if (c != own && sizes[c] + size < prices->most[c]) {
                         gain = leave + (cost_of(cost, cuts[c] + degree - 2 * link[c],
                                                 sizes[c] + size) - costs[c]);
+                        gain += met[c] - met[own];
+                        gain += own == preferred ? price : c == preferred ? -price : 0;
+                    }
                     if (gain < least || (gain == least && c < best))
                         least = gain, best = c;
                 }
@@ -440,9 +473,11 @@ EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_swee
             }
             for (i64 b = 0; b < n_near; b++)
                 link[near[b]] = 0;
+            for (i64 e = apart->n ? apart->indptr[node] : 0; apart->n && e < apart->indptr[node + 1]; e++)
+                met[labels[apart->indices[e]]] = 0;
         }
     }
-    free(costs), free(link), free(near);
+    free(costs), free(link), free(met), free(near);
     return n_moved;
 }
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from prcut.numerics.objective import ClusterCost
+from prcut.search.prices import Prices
 
 # sizes up to which the balance term is looked up: 32 MB of it
 _MAX_TABLE = 2**22
@@ -42,6 +43,16 @@ class _Graph(ctypes.Structure):
     )
 
 
+class _Prices(ctypes.Structure):
+    _fields_ = (
+        ("preferred", ctypes.c_void_p),
+        ("price", ctypes.c_void_p),
+        ("least", ctypes.c_void_p),
+        ("most", ctypes.c_void_p),
+        ("apart", _Graph),
+    )
+
+
 def _array(dtype: Any) -> Any:
     return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
 
@@ -55,15 +66,17 @@ _TYPES = {
     "d": _array(np.float64),
     "C": ctypes.POINTER(_Cost),
     "G": ctypes.POINTER(_Graph),
+    "P": ctypes.POINTER(_Prices),
+    "o": ctypes.c_void_p,
 }
 _SIGNATURES = {
     "merge": "nddCid",
-    "improve": "nnssddCxxid",
+    "improve": "nnssddCoxxid",
     "best_moves": "GniindddCxiid",
     "change_of_cuts": "Gniiibid",
     "mark_neighbors": "Gnib",
     "partition_cuts": "Gid",
-    "sweep": "GdnnCxidd",
+    "sweep": "GdnnCPxidd",
     "propagate": "Ginni",
     "contract": "Giniissd",
 }
@@ -100,13 +113,34 @@ def call(name: str, *arguments: Any) -> int:
 def _passed(argument: Any) -> Any:
     if isinstance(argument, ClusterCost):
         n_samples, scale, factor, _ = argument
-        table = _balance_table(argument._replace(scale=0.0, n_clusters=1))
-        address = None if table is None else table.ctypes.data
-        return _kept(_Cost(n_samples, scale, factor, address), table)
+        # a sum of rows' weights is a float: sizes are no integers then
+        is_whole = isinstance(n_samples, int)
+        table = _balance_table(argument._replace(scale=0.0, n_clusters=1)) if is_whole else None
+        return _kept(_Cost(n_samples, scale, factor, address_of(table)), table)
+    if isinstance(argument, Prices):
+        *given, apart = argument
+        dtypes = np.int64, np.float64, np.float64, np.float64
+        arrays = [
+            None if array is None else np.ascontiguousarray(array, dtype)
+            for array, dtype in zip(given, dtypes, strict=True)
+        ]
+        graph = _Graph() if apart is None else _passed(_narrow(apart))
+        return _kept(_Prices(*map(address_of, arrays), graph), (arrays, graph))
     if isinstance(argument, csr_array):
-        arrays = argument.indptr, argument.indices, argument.data
-        return _kept(_Graph(argument.shape[0], *(array.ctypes.data for array in arrays)), arrays)
+        arrays = [argument.indptr, argument.indices, argument.data]
+        return _kept(_Graph(argument.shape[0], *map(address_of, arrays)), arrays)
     return argument
+
+
+def _narrow(weight: csr_array) -> csr_array:
+    """Return a graph with the types that the compiled loops read."""
+    indices, indptr = (a.astype(np.int32, copy=False) for a in (weight.indices, weight.indptr))
+    return csr_array((weight.data.astype(np.float64, copy=False), indices, indptr), weight.shape)
+
+
+def address_of(array: np.ndarray | None) -> int | None:
+    """Return where an array is, for a function or a structure that also takes none."""
+    return None if array is None else array.ctypes.data
 
 
 def _kept(structure: Any, pointed_to: Any) -> Any:

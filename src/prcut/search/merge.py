@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
+from prcut.numerics.validation import check_positive_int
 from prcut.search import kernels
 from prcut.search.fragments import CoarseGraph
 
@@ -27,14 +29,40 @@ class MergeTree(NamedTuple):
     costs: np.ndarray
 
     def labels(self, n_clusters: int) -> np.ndarray:
-        """Return each fragment's cluster when ``n_clusters`` are left, shape (n_fragments,)."""
+        """Return each fragment's cluster when ``n_clusters`` are left, shape (n_fragments,).
+
+        >>> MergeTree(np.array([[0, 2], [1, 3]]), np.array([0.1, 0.4])).labels(2)
+        array([1, 0, 1])
+        """
         n_fragments = len(self.children) + 1
+        if not 1 <= check_positive_int("n_clusters", n_clusters) <= n_fragments:
+            raise InvalidInputError(
+                f"{n_clusters=} must be from 1 to {n_fragments}, the clusters that the tree merges."
+            )
         parent = np.arange(2 * n_fragments - 1)
         for number, pair in enumerate(self.children[: max(0, n_fragments - n_clusters)]):
             parent[pair] = n_fragments + number
         for node in range(len(parent) - 1, -1, -1):  # parents have larger numbers
             parent[node] = parent[parent[node]]
         return np.unique(parent[:n_fragments], return_inverse=True)[1].reshape(-1)
+
+    def linkage(self) -> np.ndarray:
+        """Return the tree as SciPy's functions take it, such as ``dendrogram``.
+
+        A row of the float64 array, shape (n_fragments - 1, 4), has two nodes, the height at which
+        they merge, and the fragments below. Heights are ``costs``, but never below 0 nor below an
+        earlier merge's: SciPy draws no branch that falls.
+
+        >>> MergeTree(np.array([[0, 2], [1, 3]]), np.array([0.1, 0.4])).linkage()
+        array([[0. , 2. , 0.1, 2. ],
+               [1. , 3. , 0.4, 3. ]])
+        """
+        heights = np.maximum.accumulate(np.maximum(self.costs, 0))
+        counts = [1] * (len(self.children) + 1)
+        for one, other in self.children.tolist():
+            counts.append(counts[one] + counts[other])
+        below = counts[len(self.children) + 1 :]
+        return np.column_stack([self.children, heights, below]).astype(np.float64)
 
 
 def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:

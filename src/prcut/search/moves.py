@@ -20,6 +20,7 @@ from prcut.runtime.engine import map_threads
 from prcut.search import kernels
 from prcut.search.fragments import CoarseGraph, kmeans
 from prcut.search.merge import merge
+from prcut.search.prices import match_prices
 
 # a pass stops after this many moves without a new minimum: a fraction of the fragments, at most 300
 _PATIENCE, _MAX_PATIENCE = 0.25, 300
@@ -36,21 +37,26 @@ _N_CONFIRMATIONS = 3
 _LEAST_GAIN = 1e-9
 
 
-def improve(coarse: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> tuple[np.ndarray, float]:
+def improve(
+    coarse: CoarseGraph, labels: np.ndarray, cost: ClusterCost, paid: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
     """Run passes of moves (Fiduccia and Mattheyses) until one no longer lowers the objective.
 
     In a pass each fragment moves at most once, the best move first even if it costs; then all
-    moves after the minimum are undone. No cluster is emptied.
+    moves after the minimum are undone. No cluster is emptied. ``paid`` is what every fragment adds
+    to the objective in every cluster: clusters are first renamed so that this is least.
     """
+    if paid is not None:
+        labels, paid = match_prices(labels, paid), np.ascontiguousarray(paid, np.float64)
     if kernels.LIBRARY is not None:
         labels, objective = labels.copy(), np.empty(1)
         links, sizes, _ = coarse
         indptr, indices = (a.astype(np.int32, copy=False) for a in (links.indptr, links.indices))
         graph = len(labels), cost.n_clusters, indptr, indices, links.data, sizes
-        limits = cost, _patience(labels), _LEAST_GAIN
+        limits = cost, kernels.address_of(paid), _patience(labels), _LEAST_GAIN
         kernels.call("improve", *graph, *limits, labels, objective)
         return labels, float(objective[0])
-    moves = _Moves(coarse, labels, cost)
+    moves = _Moves(coarse, labels, cost, paid)
     lowest = moves.objective
     while True:
         moves.run_pass()
@@ -66,8 +72,17 @@ def _patience(labels: np.ndarray) -> float:
 class _Moves:
     """A partition with the price of every move, updated after each move."""
 
-    def __init__(self, coarse: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> None:
+    def __init__(
+        self,
+        coarse: CoarseGraph,
+        labels: np.ndarray,
+        cost: ClusterCost,
+        paid: np.ndarray | None = None,
+    ) -> None:
         self.coarse, self.cost, self.between = coarse, cost, coarse.links.toarray()
+        self.paid = np.zeros((len(labels), cost.n_clusters)) if paid is None else paid
+        # less is what rounding leaves of an empty cluster
+        self.least_size = 0.5 * coarse.sizes.min()
         self.degree = self.between.sum(1)
         self.labels = labels.copy()
         self._count()
@@ -84,6 +99,7 @@ class _Moves:
         outside = self.degree - self.links[self.labels, numbers]
         self.cuts = np.bincount(self.labels, outside, n_clusters)
         self.objective = self.cost.objective(self.cuts, self.sizes)
+        self.objective += float(self.paid[numbers, self.labels].sum())
 
     def run_pass(self) -> None:
         n_fragments, n_clusters = len(self.labels), self.cost.n_clusters
@@ -139,10 +155,11 @@ class _Moves:
         own = self.labels[inside]
         sizes_left = self.sizes[own] - sizes[inside]
         cuts_left = self.cuts[own] - self.degree[inside] + 2 * self.links[own, inside]
-        left = self.cost(cuts_left, sizes_left) - costs[own]
-        self.leave[inside] = np.where(self.is_free[inside] & (sizes_left > 0.5), left, np.inf)
+        left = self.cost(cuts_left, sizes_left) - costs[own] - self.paid[inside, own]
+        may_leave = self.is_free[inside] & (sizes_left > self.least_size)
+        self.leave[inside] = np.where(may_leave, left, np.inf)
 
-        self.enter[:, clusters] = entry.T
+        self.enter[:, clusters] = entry.T + self.paid[:, clusters]
         self.enter[inside, own] = np.inf
         # prices of other clusters have not changed: only fragments that may still move, and whose
         # cheapest cluster was one of these, compare all clusters again
@@ -168,15 +185,17 @@ def find_optimum(
     n_starts: int,
     n_shuffles: int,
     n_jobs: int = 1,
+    paid: np.ndarray | None = None,
 ) -> _Optimum:
     """Search for the partition of the fragments with the lowest objective.
 
     Starts come from merging, from eigenvectors, and from random labels until several of these have
     reached the lowest objective. If they do not, two or three clusters of the partition are
-    shuffled again and again, and a change is kept if it lowers the objective.
+    shuffled again and again, and a change is kept if it lowers the objective. ``paid``: see
+    :func:`improve`.
     """
     n_clusters = cost.n_clusters
-    improved = partial(improve, coarse, cost=cost)
+    improved = partial(improve, coarse, cost=cost, paid=paid)
     # eigenvectors first: they take as long as all merging together
     finders = [partial(_spectral, coarse, n_clusters, rng), *_mergers(coarse, cost)]
     found = map_threads(lambda find: find(), finders, n_jobs)
@@ -210,6 +229,7 @@ def find_optima(
     rng: np.random.Generator,
     n_starts: int,
     n_jobs: int = 1,
+    paid: np.ndarray | None = None,
 ) -> list[_Optimum]:
     """Find partitions that no pass of moves improves, with their objectives, lowest first.
 
@@ -218,7 +238,8 @@ def find_optima(
     found = map_threads(lambda find: find(), _mergers(coarse, cost), n_jobs)
     drawn = [_random_labels(coarse, cost.n_clusters, rng) for _ in range(n_starts)]
     starts = [*chain(*found), *drawn]
-    return sorted(map_threads(partial(improve, coarse, cost=cost), starts, n_jobs), key=_objective)
+    improved = partial(improve, coarse, cost=cost, paid=paid)
+    return sorted(map_threads(improved, starts, n_jobs), key=_objective)
 
 
 def _mergers(coarse: CoarseGraph, cost: ClusterCost) -> list[partial[list[np.ndarray]]]:
@@ -226,7 +247,7 @@ def _mergers(coarse: CoarseGraph, cost: ClusterCost) -> list[partial[list[np.nda
 
     def merged(fraction: float) -> list[np.ndarray]:
         tree = merge(coarse, cost._replace(factor=fraction * cost.factor))
-        return [tree.labels(cost.n_clusters)]
+        return [tree.labels(min(cost.n_clusters, len(coarse.sizes)))]
 
     fractions: Sequence[float] = _BALANCE_FRACTIONS if cost.factor else (1.0,)
     if cost.n_clusters > _MANY_CLUSTERS:

@@ -23,16 +23,14 @@ from prcut.search.fragments import (
     GROUP_SIZE,
     CoarseGraph,
     choose_n_fragments,
-    contract,
     find_fragments,
     find_groups,
     overlay,
 )
 from prcut.search.hierarchy import merge_further
 from prcut.search.merge import MergeTree
-from prcut.search.moves import find_optima, find_optimum, improve
-from prcut.search.refine import partition_cuts, refine
-from prcut.search.sweep import cluster_sums, sweep
+from prcut.search.prices import Prices
+from prcut.search.problem import Partition, Problem, cluster_cost
 
 _objective = attrgetter("objective")
 
@@ -54,30 +52,6 @@ _UNDISPUTED, _GAIN, _GAIN_OF_SMALL, _SMALL, _SOME_BALANCE = 0.95, 0.03, 0.1, 0.6
 _BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
 
 
-class Partition(NamedTuple):
-    """Hard labels of all rows, with their objective.
-
-    Attributes
-    ----------
-    labels : int64 array, shape (n_samples,)
-    objective : float
-        :func:`prcut.numerics.objective.hard_objective` of the labels.
-    agreement : float
-        Mean adjusted Rand index between the lowest and the other optima of a quick search: near 1
-        where the graph determines the clusters, and not the start.
-    balance_weight : float
-        Balance weight of the objective.
-    starts : tuple of int64 arrays, shape (n_samples,)
-        Partitions that were found independently, where one did not suffice.
-    """
-
-    labels: np.ndarray
-    objective: float
-    agreement: float = 1.0
-    balance_weight: float = 0.0
-    starts: tuple[np.ndarray, ...] = ()
-
-
 class QuickPartition(NamedTuple):
     """The result of a quick search, the fragment of every row, and labels that were set aside."""
 
@@ -97,6 +71,7 @@ def find_partition(
     starts: Sequence[np.ndarray] = (),
     n_jobs: int = 1,
     log: StepLog | None = None,
+    prices: Prices | None = None,
 ) -> Partition:
     """Search for the partition of the rows with the lowest objective.
 
@@ -123,6 +98,9 @@ def find_partition(
         Threads that share the starts; the partition does not depend on it.
     log : StepLog, optional
         Told what was done, and the objective reached.
+    prices : Prices, optional
+        Of the rows: they join the objective, and fixed rows keep their clusters. Limits of size
+        hold only where the starts keep them: see :func:`prcut.search.limits.limit_sizes`.
 
     Examples
     --------
@@ -139,32 +117,32 @@ def find_partition(
     own = rngs[1:] if n_init > 1 else rngs
     tasks: list[Callable[[], Any]] = [partial(_fragments, coarse, n_clusters, one) for one in own]
     if quick is None:
-        search = partial(quick_partition, balance_weight=balance_weight, seed=seed)
+        search = partial(quick_partition, balance_weight=balance_weight, seed=seed, prices=prices)
         tasks.insert(0, partial(search, graph, n_clusters))
     with closing(map_threads(lambda task: task(), tasks, n_jobs)) as results:
         quick = next(results) if quick is None else quick
         if balance_weight is None:
             balance_weight = quick.partition.balance_weight
-        cost = cluster_cost(coarse, n_clusters, balance_weight)
-        partition = _refined(coarse, quick.partition.labels, cost)
+        problem = Problem.of(coarse, n_clusters, balance_weight, prices)
+        partition = problem.refine(quick.partition.labels)
         log("quick search", partition.objective)
         partitions: list[Partition] = []
         if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
-            partitions = [partition, *(_refined(coarse, labels, cost) for labels in quick.others)]
+            partitions = [partition, *map(problem.refine, quick.others)]
             n_given = len(partitions) + len(starts)
             for labels in starts:
-                partitions.append(_refined(coarse, labels, cost))
+                partitions.append(problem.refine(labels))
                 log("given start", partitions[-1].objective)
             known = [quick.fragments] if n_init > 1 else []
             own_starts = zip([*known, *results], rngs, strict=True)
-            for start in map_threads(partial(_start, coarse, cost), own_starts, n_jobs):
+            for start in map_threads(partial(_start, problem), own_starts, n_jobs):
                 partitions.append(start)
                 log(f"start {len(partitions) - n_given}/{n_init}", start.objective)
-            partition = _combined(coarse, partitions, cost, rng, n_jobs)
+            partition = _combined(problem, partitions, rng, n_jobs)
             log("combined starts", partition.objective)
             find = partial(find_groups, coarse.links, GROUP_SIZE)
             for groups in map_threads(find, rng.spawn(_n_cycles(n_init, coarse)), n_jobs):
-                other = _improved(coarse, groups, partition, cost)
+                other = _improved(problem, groups, partition)
                 partition = min(partition, other, key=_objective)
             log("moved groups", partition.objective)
     return partition._replace(
@@ -181,6 +159,7 @@ def quick_partition(
     balance_weight: float | None = None,
     seed: int = 0,
     n_jobs: int = 1,
+    prices: Prices | None = None,
 ) -> QuickPartition:
     """Search quickly, and measure whether the graph, not the start, determines the clusters.
 
@@ -190,15 +169,14 @@ def quick_partition(
     """
     coarse, rng = as_coarse(graph), np.random.default_rng(seed)
     fragments = _fragments(coarse, n_clusters, rng)
-    between = _contract(coarse, fragments)
     n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
     found: list[Partition] = []
     for weight in (_MAX_BALANCE, _MIN_BALANCE) if balance_weight is None else (balance_weight,):
-        cost = cluster_cost(coarse, n_clusters, weight)
-        optima = find_optima(between, cost, rng, n_starts, n_jobs)
-        lowest, *others = (labels[fragments] for labels, _ in optima)
+        problem = Problem.of(coarse, n_clusters, weight, prices)
+        pieces = problem.separate_fixed(fragments)
+        lowest, *others = problem.find_optima(pieces, rng, n_starts, n_jobs)
         agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
-        partition = _refined(coarse, lowest, cost)
+        partition = problem.refine(lowest)
         found.append(partition._replace(agreement=agreement, balance_weight=weight))
         if agreement >= _UNDISPUTED:
             break
@@ -216,7 +194,8 @@ def _settle_balance(coarse: CoarseGraph, draft: Partition, gain: float, n_cluste
         if gain >= _GAIN and sizes.min() >= _SMALL * sizes.mean():
             return _MIN_BALANCE
         if gain >= _GAIN_OF_SMALL:
-            return _SOME_BALANCE
+            # never more than the cut calls for: where it is nothing, large clusters would be split
+            return min(_SOME_BALANCE, choose_balance(coarse, draft.labels, n_clusters))
     return choose_balance(coarse, draft.labels, n_clusters)
 
 
@@ -238,37 +217,36 @@ def choose_balance(
 
 def weigh_balance(graph: CoarseGraph, labels: np.ndarray, cut: ClusterCost) -> float:
     """Return the balance weight that clusters need, by a cost without balance."""
-    wanted = _BALANCE_PER_CUT * _scored(graph, labels, cut).objective / (cut.n_clusters - 1)
+    wanted = _BALANCE_PER_CUT * Problem(graph, cut).score(labels).objective / (cut.n_clusters - 1)
     return min(_MAX_BALANCE, max(_MIN_BALANCE, wanted))
 
 
 def refine_labels(
-    graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, balance_weight: float = 1.0
+    graph: SimilarityGraph | CoarseGraph,
+    labels: np.ndarray,
+    n_clusters: int,
+    *,
+    balance_weight: float = 1.0,
+    prices: Prices | None = None,
 ) -> np.ndarray:
-    """Move single rows of any labelling as long as its objective falls.
+    """Move single rows of any labelling as long as its objective, with the prices, falls.
 
     >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [5], [4]])
     >>> refine_labels(path, np.array([0, 1, 0, 1, 1, 1]), 2).tolist()
     [0, 0, 0, 1, 1, 1]
+    >>> prices = Prices(np.array([-1, 1, -1, -1, -1, -1]), np.full(6, np.inf))  # the second is 1
+    >>> refine_labels(path, np.array([0, 1, 0, 1, 1, 1]), 2, prices=prices).tolist()
+    [0, 1, 1, 1, 1, 1]
     """
-    coarse = as_coarse(graph)
-    return refine(coarse.links, labels, cluster_cost(coarse, n_clusters, balance_weight))
+    return Problem.of(as_coarse(graph), n_clusters, balance_weight, prices).refine(labels).labels
 
 
 def merge_clusters(
     graph: SimilarityGraph, labels: np.ndarray, *, balance_weight: float = 1.0
 ) -> MergeTree:
     """Merge the clusters, none of which may be empty, down to one, by what the cut falls most."""
-    coarse = as_coarse(graph)
-    cost = cluster_cost(coarse, int(labels.max()) + 1, balance_weight)
-    return merge_further(_contract(coarse, labels), cost)
-
-
-def cluster_cost(graph: CoarseGraph, n_clusters: int, balance_weight: float) -> ClusterCost:
-    """Return what the clusters of a graph cost."""
-    total = float(graph.links.data.sum(dtype=np.float64)) + graph.inner
-    n_samples = int(graph.sizes.sum())
-    return ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance_weight)
+    problem = Problem.of(as_coarse(graph), int(labels.max()) + 1, balance_weight)
+    return merge_further(problem.contract(labels), problem.cost)
 
 
 def _fragments(graph: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
@@ -281,32 +259,14 @@ def _fragments(graph: CoarseGraph, n_clusters: int, rng: np.random.Generator) ->
     return fragments
 
 
-def _start(
-    graph: CoarseGraph, cost: ClusterCost, start: tuple[np.ndarray, np.random.Generator]
-) -> Partition:
+def _start(problem: Problem, start: tuple[np.ndarray, np.random.Generator]) -> Partition:
     fragments, rng = start
-    return _searched(graph, fragments, cost, rng)
-
-
-def _searched(
-    graph: CoarseGraph,
-    fragments: np.ndarray,
-    cost: ClusterCost,
-    rng: np.random.Generator,
-    n_starts: int = 0,
-    n_shuffles: int = 0,
-    n_jobs: int = 1,
-) -> Partition:
-    """Find the best clusters of whole fragments, then move single rows."""
-    tries = n_starts, n_shuffles, n_jobs
-    labels, _ = find_optimum(_contract(graph, fragments), cost, rng, *tries)
-    return _refined(graph, labels[fragments], cost)
+    return problem.search(problem.separate_fixed(fragments), rng)
 
 
 def _combined(
-    graph: CoarseGraph,
+    problem: Problem,
     partitions: list[Partition],
-    cost: ClusterCost,
     rng: np.random.Generator,
     n_jobs: int,
 ) -> Partition:
@@ -316,36 +276,37 @@ def _combined(
     """
     first, last, *each = rng.spawn(len(partitions) + 2)
     best = min(partitions, key=_objective)
-    best = _combined_once(graph, best, partitions, cost, first, n_jobs)
+    best = _combined_once(problem, best, partitions, first, n_jobs)
     if len(partitions) <= 2:
         return best
 
     def with_best(one: tuple[Partition, np.random.Generator]) -> Partition:
-        return _combined_once(graph, best, one[:1], cost, one[1])
+        return _combined_once(problem, best, one[:1], one[1])
 
     found = [*map_threads(with_best, zip(partitions, each, strict=True), n_jobs)]
     best = min(found, key=_objective)
-    return _combined_once(graph, best, found, cost, last, n_jobs)
+    return _combined_once(problem, best, found, last, n_jobs)
 
 
 def _combined_once(
-    graph: CoarseGraph,
+    problem: Problem,
     best: Partition,
     partitions: Sequence[Partition],
-    cost: ClusterCost,
     rng: np.random.Generator,
     n_jobs: int = 1,
 ) -> Partition:
     """Search over the rows that the best and all other partitions keep together."""
+    n_clusters = problem.cost.n_clusters
     fragments = overlay(best.labels, *(other.labels for other in partitions))
-    if fragments.max() < cost.n_clusters:
+    if fragments.max() < n_clusters:
         return best
     # where partitions agree in nothing, what they keep together is next to nothing
-    n_fragments = choose_n_fragments(len(fragments), cost.n_clusters)
+    n_fragments = choose_n_fragments(len(fragments), n_clusters)
     fragments = _keep_largest(fragments, best.labels, n_fragments)
-    n_starts = min(_N_STARTS, _MAX_STARTED_CLUSTERS // cost.n_clusters)
-    n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // cost.n_clusters)
-    other = _searched(graph, fragments, cost, rng, n_starts, n_shuffles, n_jobs)
+    n_starts = min(_N_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
+    n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // n_clusters)
+    pieces = problem.separate_fixed(fragments)
+    other = problem.search(pieces, rng, n_starts, n_shuffles, n_jobs)
     return min(best, other, key=_objective)
 
 
@@ -353,15 +314,10 @@ def _n_cycles(n_init: int, graph: CoarseGraph) -> int:
     return 0 if len(graph.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
 
 
-def _improved(
-    graph: CoarseGraph, fragments: np.ndarray, partition: Partition, cost: ClusterCost
-) -> Partition:
+def _improved(problem: Problem, fragments: np.ndarray, partition: Partition) -> Partition:
     """Move intersections of fragments and clusters, then single rows."""
     fragments = _keep_largest(overlay(fragments, partition.labels), partition.labels)
-    labels = np.zeros(int(fragments.max()) + 1, dtype=np.int64)
-    labels[fragments] = partition.labels
-    labels, _ = improve(_contract(graph, fragments), labels, cost)
-    return _refined(graph, labels[fragments], cost)
+    return problem.improve(problem.separate_fixed(fragments), partition.labels)
 
 
 def _keep_largest(
@@ -375,24 +331,6 @@ def _keep_largest(
     is_large[np.argsort(-sizes, kind="stable")[:most]] = True
     joined = np.where(is_large[fragments], fragments, len(sizes) + labels)
     return np.unique(joined, return_inverse=True)[1].reshape(-1)
-
-
-def _refined(graph: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> Partition:
-    if (graph.sizes == 1).all():
-        labels = refine(graph.links, labels, cost)
-    else:
-        labels = sweep(graph, labels, cost, cluster_sums(graph, labels, cost.n_clusters))
-    return _scored(graph, labels, cost)
-
-
-def _scored(graph: CoarseGraph, labels: np.ndarray, cost: ClusterCost) -> Partition:
-    sizes = np.bincount(labels, graph.sizes, cost.n_clusters)
-    cuts = partition_cuts(graph.links, labels, cost.n_clusters)
-    return Partition(labels, cost.objective(cuts, sizes))
-
-
-def _contract(graph: CoarseGraph, fragments: np.ndarray) -> CoarseGraph:
-    return contract(graph.links, fragments, sizes=graph.sizes)
 
 
 def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:

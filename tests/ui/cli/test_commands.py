@@ -52,7 +52,10 @@ def test_fit_and_assign_from_end_to_end(
     out, _ = capsys.readouterr()
     assert results(out) == {"labels": str(tmp_path / "again"), "rows": "1500", "files": "3"}
     again = pq.read_table(tmp_path / "again")
-    assert again.equals(labels.select([ids or "row", "label", "confidence"]))
+    assert again.schema.names == [ids or "row", "label", "confidence"]
+    # the labels of the fit are the partition's, these what the assigner learned of it
+    given, learned = (table["label"].to_numpy() for table in (labels, again))
+    assert (given == learned).mean() > 0.97
     assert main(["assign", str(path), f"{data}/parts", "-o", str(tmp_path / "again")]) == 0
     assert "3 of 3 files were already written" in capsys.readouterr().err
 
@@ -126,7 +129,7 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
             assert main(example.split()[1:]) == 0, example
     assert set(seen) == {
         *("fit", "assign", "graph", "info", "report", "status"),
-        *("plan", "export", "embed"),
+        *("plan", "export", "embed", "doctor"),
     }
 
 
@@ -178,48 +181,48 @@ ERRORS = [
     (
         "fit {data}/rows.npy --levels 2",
         2,
-        "levels=(2,) must name two or more; for one use fit_run.",
+        "--levels (2,) must name two or more; for one use --clusters.",
     ),
-    ("fit {data}/rows.npy -k 2 --engine dask", 2, "engine='dask' must be 'local' or 'ray'."),
+    ("fit {data}/rows.npy -k 2 --engine dask", 2, "--engine 'dask' must be 'local' or 'ray'."),
     (
         "fit {data}/rows.npy -k 2 --address auto",
         2,
-        "address='auto' is that of a Ray cluster; add --engine ray.",
+        "--address 'auto' is that of a Ray cluster; add --engine ray.",
     ),
     ("status {data}", 2, "{data} is not a run folder (no plan.json)."),
     ("frobnicate", 2, "No such command 'frobnicate'. Try: prcut --help"),
     ("fit x.npy -k 2 --zzz", 2, "No such option: --zzz Try: prcut fit --help"),
-    ("fit {data}/rows.npy -k 0 -o {new}", 2, "n_clusters=0 must be a whole number >= 1."),
+    ("fit {data}/rows.npy -k 0 -o {new}", 2, "--clusters 0 must be a whole number >= 1."),
     (
         "fit {data}/rows.npy -k some -o {new}",
         2,
         "--clusters 'some' must be a whole number, auto, or two numbers such as 5,50.",
     ),
-    ("fit {data}/rows.npy -k 2 -o {new} --top 3", 2, "top=3 must be from 0 to n_clusters=2."),
+    ("fit {data}/rows.npy -k 2 -o {new} --top 3", 2, "--top 3 must be from 0 to --clusters 2."),
     (
         "fit {data}/rows.npy -k 2 -o {new} --metric taxi",
         2,
-        "metric='taxi' must be one of euclidean, cosine, inner_product.",
+        "--metric 'taxi' must be one of euclidean, cosine, inner_product.",
     ),
     (
         "graph {data}/rows.npy -o {new} --similarity same",
         2,
-        "similarity='same' must be one of binary, mean, self_tuning, cosine.",
+        "--similarity 'same' must be one of binary, mean, self_tuning, cosine.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --preset best",
         2,
-        "preset='best' must be 'default', 'paper-pixels' or 'paper-representations'.",
+        "--preset 'best' must be 'default', 'paper-pixels' or 'paper-representations'.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --steps 0",
         2,
-        "max_steps=0 must be a whole number >= 1.",
+        "--steps 0 must be a whole number >= 1.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --device tpu9",
         2,
-        "device='tpu9' cannot be used: Invalid device string: 'tpu9'",
+        "--device 'tpu9' cannot be used: Invalid device string: 'tpu9'",
     ),
     (
         "fit nowhere.npy -k 2 -o {new}",
@@ -247,12 +250,12 @@ ERRORS = [
     (
         "fit {data}/rows.npy -k 2000 -o {new}",
         2,
-        "n_samples=1500 should be >= n_clusters=2000.",
+        "n_samples=1500 should be >= --clusters 2000.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --neighbors 1500",
         2,
-        "n_neighbors=1500 must be < n_samples=1500; lower n_neighbors or pass a precomputed graph.",
+        "--neighbors 1500 must be < n_samples=1500; lower --neighbors or pass a precomputed graph.",
     ),
     (
         "fit {data}/nan.npy -k 2 -o {new}",
@@ -263,30 +266,30 @@ ERRORS = [
     (
         "fit {data}/rows.npy -k 2 -o {new} --hidden 5,x",
         2,
-        "hidden='5,x' must be whole numbers >= 1, such as 512,512.",
+        "--hidden '5,x' must be whole numbers >= 1, such as 512,512.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --memory lots",
         2,
-        "memory='lots' is not a size; write it like 8G or 500M.",
+        "--memory 'lots' is not a size; write it like 8G or 500M.",
     ),
-    ("fit {data}/rows.npy -k 2 -o {new} --learning-rate 0", 2, "learning_rate=0.0 must be > 0."),
+    ("fit {data}/rows.npy -k 2 -o {new} --learning-rate 0", 2, "--learning-rate 0.0 must be > 0."),
     (
         "fit {data}/rows.npy -k 2 -o {new} --save-every 15",
         2,
-        "checkpoint_every=15 must be a multiple of 10.",
+        "--save-every 15 must be a multiple of 10.",
     ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --preset paper-pixels --memory 1K",
         2,
         "pairs='uniform' (the paper's) needs the graph in memory, and it does not fit; raise "
-        "memory or use preset='default'.",
+        "--memory or use --preset 'default'.",
     ),
     (
         "fit {data}/rows.npy -k 4 -o {run}",
         2,
-        "{run} holds a finished run; resume it with `prcut fit {data}/rows.npy -k 4 -o {run} "
-        "--resume`, or choose another --out.",
+        "{run} holds a finished run; look at it with `prcut report {run}`, replace it with "
+        "--overwrite, or choose another --out.",
     ),
     (
         "fit {data}/rows.npy -k 5 -o {run} --resume --n-init 1 --steps 50 --neighbors 10",
@@ -302,12 +305,12 @@ ERRORS = [
     (
         "assign nowhere {data}/rows.npy -o {new}",
         2,
-        "{cwd}/nowhere does not exist; pass a folder that save_model wrote.",
+        "{cwd}/nowhere does not exist; pass a finished run or a model folder.",
     ),
     (
         "assign {data} {data}/rows.npy -o {new}",
         2,
-        "{data} holds no finished model (no config.json); pass a folder that save_model wrote.",
+        "{data} holds no finished model (no config.json); pass a finished run or a model folder.",
     ),
     (
         "assign {begun} {data}/rows.npy -o {new}",
@@ -322,7 +325,7 @@ ERRORS = [
     (
         "assign {run} {data}/rows.npy -o {new} --top 9",
         2,
-        "top=9 must be from 0 to n_clusters=4.",
+        "--top 9 must be from 0 to n_clusters=4.",
     ),
     (
         "assign {run} {data}/parts -o {data}/parts",
@@ -390,42 +393,3 @@ def test_every_error_is_one_line_with_its_exit_code(
     assert out == ""
     assert err.splitlines()[-1] == f"error: {message.format(**places)}"
     assert not Path(places["new"]).exists() or arguments.startswith("assign")
-
-
-def test_embed_writes_rows_and_manifest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-    from torch import nn
-
-    from prcut.pipeline import encoders
-
-    def load(*_: object) -> encoders.Encoder:
-        def encode(batch: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(batch.reshape(len(batch), -1)).float()
-
-        return encoders.Encoder(nn.Linear(1, 1), encode, "flat 1", "none")
-
-    monkeypatch.setitem(encoders.LOADERS, "flat", (("images",), load))
-    monkeypatch.setenv("PRCUT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    np.save("images.npy", np.arange(20 * 64, dtype=np.uint8).reshape(20, 8, 8))
-    command = ["embed", "images.npy", "flat:x"]
-    assert main(command) == 0
-    found = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
-    assert (found["rows"], found["features"]) == ("20", "64")
-    rows = np.load(found["embeddings"])
-    assert json.loads(Path(found["manifest"]).read_text())["plan"]["encoder"] == "flat:x"
-
-    assert main([*command, "--out", "here.npy"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("embeddings=here.npy\nmanifest=here.json\n")
-    np.testing.assert_array_equal(np.load("here.npy"), rows)
-    assert list(json.loads(Path("here.json").read_text())["files"]) == ["here.npy"]
-
-    assert main([*command, "--out", "here.txt"]) == 2
-    assert "out='here.txt' must end in .npy." in capsys.readouterr().err
-    assert main(["embed", "images.npy", "minilm"]) == 2
-    assert "encoder='minilm' takes texts" in capsys.readouterr().err
-    assert main(["embed", "nowhere.parquet", "minilm", "--column", "text"]) == 2
-    assert "nowhere.parquet is not a .txt, .npy or Parquet file" in capsys.readouterr().err

@@ -309,13 +309,18 @@ def _layers_seconds(work: Workload, rates: Rates) -> float:
 # -- the table -------------------------------------------------------------------------------
 
 
+def disk_peak(work: Workload, stages: list[StageCost]) -> float:
+    """Return the bytes on disk at most."""
+    # the exchanged rows are removed when their blocks are finished
+    return 2 * stages[0].written + (stages[3].written if work.solver == "train" else 0)
+
+
 def show_plan(work: Workload, rates: Rates | None = None) -> str:
     """Format the plan as a table."""
     stages = plan_stages(work, rates)
     read, written = sum(one.read for one in stages), sum(one.written for one in stages)
     hours = sum(one.core_seconds for one in stages) / 3600
-    # the exchanged rows are removed when their blocks are finished
-    peak = 2 * stages[0].written + (stages[3].written if work.solver == "train" else 0)
+    peak = disk_peak(work, stages)
     line = "{:<14} {:>8} {:>10} {:>10} {:>12} {:>11}".format
     lines = [
         f"{work.n_samples:,} rows x {work.n_features:,} features, {work.n_clusters:,} clusters, "

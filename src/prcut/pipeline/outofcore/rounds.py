@@ -145,12 +145,12 @@ def _propose(state: State, cost: ClusterCost, round_number: int, number: int) ->
     after = sweep(part.graph, before, cost, sums, _N_SWEEPS)[: part.n_own]
     before = before[: part.n_own]
     moved = np.flatnonzero(after != before)
-    made = moved[_draw(moved + (number << 32), round_number) < state.fraction]
+    made = moved[draw_fractions(moved + (number << 32), round_number) < state.fraction]
     before[made] = after[made]
     return before
 
 
-def _draw(nodes: np.ndarray, round_number: int) -> np.ndarray:
+def draw_fractions(nodes: np.ndarray, round_number: int) -> np.ndarray:
     """Hash nodes and a round to numbers in [0, 1) (splitmix64)."""
     hashed = (nodes.astype(np.uint64) << np.uint64(8)) + np.uint64(round_number)
     for shift, factor in _MIXING:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from prcut.errors import CorruptFileError
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.numerics.objective import ClusterCost
 from prcut.pipeline.outofcore.parts import Posts
 from prcut.pipeline.score import Score
 from prcut.runtime.engine import Engine
@@ -49,6 +51,17 @@ class RowLabels:
         if labels.dtype != np.int32 or labels.shape != (stop - start,):
             raise CorruptFileError(f"{self._folder.path} holds no clusters of rows {start}:{stop}.")
         return labels
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Read the clusters of some rows, whose numbers rise, int64; -1 where a row has none."""
+        first = np.searchsorted(rows, np.arange(0, self.n_samples + _FILE_ROWS, _FILE_ROWS))
+        found = [np.empty(0, np.int64)]
+        for start, stop in pairwise(first.tolist()):
+            if start < stop:
+                of_file = rows[start:stop]
+                low, high = int(of_file[0]), int(of_file[-1]) + 1
+                found.append(self.read(low, high)[of_file - low].astype(np.int64))
+        return np.concatenate(found)
 
 
 def write_row_labels(
@@ -105,13 +118,21 @@ def _write_range(
     advance(n_rows)
 
 
-def save_score(folder: Folder, key: str, score: Score, balance_weight: float) -> None:
+def save_score(
+    folder: Folder,
+    key: str,
+    score: Score,
+    balance_weight: float,
+    cuts: np.ndarray,
+    cost: ClusterCost,
+) -> None:
     """Write what the partition costs."""
-    arrays = {"sizes.npy": score.cluster_sizes}
+    arrays = {"sizes.npy": score.cluster_sizes, "cuts.npy": cuts}
     if score.merge_tree is not None:
         arrays |= {f"{name}.npy": values for name, values in score.merge_tree._asdict().items()}
     content = {"key": key, "objective": score.objective, "ratio_cut": score.ratio_cut}
-    folder.seal("score.json", arrays, content | {"balance_weight": balance_weight})
+    content |= {"balance_weight": balance_weight, "scale": cost.scale, "factor": cost.factor}
+    folder.seal("score.json", arrays, content)
 
 
 def read_score(folder: Folder) -> tuple[Score, float]:
@@ -124,11 +145,29 @@ def read_score(folder: Folder) -> tuple[Score, float]:
     return Score(*sums, tree), float(found["balance_weight"])
 
 
+def read_sums(folder: Folder) -> tuple[ClusterCost, np.ndarray, np.ndarray]:
+    """Return what clusters cost, and their cuts and sizes."""
+    found = folder.read_json("score.json")
+    if "cuts.npy" not in found["files"]:
+        raise InvalidInputError(f"{folder.path} is of an older version; fit again to explain.")
+    cuts, sizes = folder.read_array("cuts.npy"), folder.read_array("sizes.npy")
+    cost = ClusterCost(int(sizes.sum()), found["scale"], found["factor"], len(sizes))
+    return cost, cuts, sizes
+
+
 def finish(folder: Folder, key: str, n_samples: int) -> None:
     """Say that the partition is whole."""
     plan = {"format": _FORMAT, "n_samples": n_samples}
     folder.write_json("manifest.json", {"key": key, "plan": plan, "files": {}})
     (folder / "exchange").delete()
+
+
+def save_row_labels(folder: Folder, key: str, labels: np.ndarray) -> None:
+    """Write the clusters of rows in memory."""
+    for number, first in enumerate(range(0, len(labels), _FILE_ROWS)):
+        content = labels[first : first + _FILE_ROWS].astype(np.int32)
+        folder.seal(f"{_name(number)}.json", {f"{_name(number)}.npy": content}, {"key": key})
+    finish(folder, key, len(labels))
 
 
 def _name(number: int) -> str:

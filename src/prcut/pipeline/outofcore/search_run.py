@@ -30,7 +30,8 @@ def search_run(
         search = BlockSearch(scratch, config, plan.most_nodes, *how)
         found = search.run(blocks)
         labels = found.state.labels
-        save_score(folder, key, search.score(found), found.balance_weight)
+        sums = found.balance_weight, found.state.cuts, found.cost
+        save_score(folder, key, search.score(found), *sums)
         n_seen = config.distil.max_steps * config.distil.batch_size
         lesson = plan.folder / "lesson"
         write_lesson(blocks, found.rows, labels, lesson, n_seen, config.seed, *how)

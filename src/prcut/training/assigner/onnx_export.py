@@ -34,7 +34,8 @@ def export_onnx(path: str | Path, assigner: Assigner, *, opset: int | None = Non
     Its input is ``features``, float32 of shape (batch, n_features) with any batch; its outputs are
     ``probs``, float32 of shape (batch, n_clusters), and ``labels``, int64 of shape (batch,), the
     first largest of them. Weights are inside the file, as float32, with origin, scale and weight
-    normalisation applied to them.
+    normalisation applied to them. The file's metadata says who made it, and has the names and the
+    numbers above.
 
     With onnxruntime, a separate package::
 
@@ -131,14 +132,24 @@ def _model(assigner: Assigner, opset: int) -> Any:
         initializer=weights,
     )
     operators = helper.make_opsetid("", opset)
-    return helper.make_model(
+    model = helper.make_model(
         graph,
         opset_imports=[operators],
         # the newest would exclude runtimes that know the operators
         ir_version=helper.find_min_ir_version_for([operators]),
         producer_name="prcut",
         producer_version=prcut.__version__,
+        doc_string="Cluster probabilities of rows, and the likeliest cluster of each.",
     )
+    about = {
+        "prcut_version": prcut.__version__,
+        "n_clusters": str(assigner.n_clusters),
+        "n_features": str(assigner.n_features),
+        "inputs": ",".join(one.name for one in graph.input),
+        "outputs": ",".join(one.name for one in graph.output),
+    }
+    helper.set_model_props(model, about)
+    return model
 
 
 def _tensor(name: str, dtype: int, *width: int) -> Any:

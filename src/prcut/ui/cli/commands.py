@@ -13,9 +13,14 @@ import typer
 
 import prcut
 from prcut.errors import InvalidInputError
-from prcut.ui.cli import name_command
+from prcut.ui.cli.dedup_command import dedup
+from prcut.ui.cli.doctor_command import doctor
+from prcut.ui.cli.embed_command import embed
+from prcut.ui.cli.explain_command import explain
 from prcut.ui.cli.fit_command import fit
+from prcut.ui.cli.name_command import name
 from prcut.ui.cli.options import with_options
+from prcut.ui.cli.sample_command import sample
 from prcut.ui.cli.shared import (
     command_again,
     echo,
@@ -23,8 +28,10 @@ from prcut.ui.cli.shared import (
     messages_of,
     model_path,
     open_engine,
+    remove_earlier,
     run_app,
 )
+from prcut.ui.cli.update_command import update
 
 app = typer.Typer(
     name="prcut",
@@ -61,7 +68,8 @@ def _main(
 
     prcut info embeddings-prcut
 
-    Results go to standard output, one name=value per line; messages go to standard error.
+    Results go to standard output, one name=value per line or, with --json, as one object; messages
+    go to standard error.
     """
 
 
@@ -69,7 +77,12 @@ app.command(
     epilog="On several processes, with the same result: "
     "[green]torchrun --nproc-per-node 2 -m prcut fit …[/green]"
 )(fit)
-app.command()(name_command.name)
+app.command()(dedup)
+app.command()(sample)
+app.command()(update)
+app.command()(explain)
+app.command()(doctor)
+app.command()(name)
 
 
 @app.command()
@@ -86,6 +99,7 @@ def assign(
     device: str = "auto",
     engine: str = "local",
     address: str | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
     """Write the cluster of every row of DATA to Parquet files.
@@ -103,9 +117,11 @@ def assign(
     """
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.pipeline.labels import assign_parquet
-        from prcut.pipeline.saved_fit import coarse_labels
+        from prcut.pipeline.saved_fit import coarse_labels, read_ids
 
         loaded: Any = load(run_or_model)
+        if overwrite:
+            remove_earlier(out, data, "labels")
         fitted = loaded.description.get("run", {})
         written = assign_parquet(
             loaded.assigner,
@@ -115,6 +131,7 @@ def assign(
             id_column=id_column or fitted.get("id_column"),
             top=top,
             layers=coarse_labels(loaded),
+            cluster_ids=read_ids(loaded),
             names=_read_names(run_or_model, loaded) if names else None,
             device=device,
             engine=open_engine(engine, address),
@@ -122,7 +139,7 @@ def assign(
         )
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were already written")
-    echo({"labels": out, "rows": str(written.n_samples), "files": str(written.n_files)})
+    echo({"labels": out, "rows": written.n_samples, "files": written.n_files})
 
 
 def _read_names(run: str, loaded: Any) -> Any:
@@ -142,6 +159,7 @@ def graph(
     column: str | None = None,
     neighbors: int = 15,
     memory: str | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
     **settings: Any,
 ) -> None:
@@ -163,6 +181,8 @@ def graph(
         from prcut.pipeline.run_plan import GraphConfig
 
         config = GraphConfig(neighbors, **settings)
+        if overwrite:
+            remove_earlier(out, data, "graph", "blocks")
         mode = graph_run(
             data, out, config, column=column, memory=limit, on_progress=display.on_progress
         )
@@ -182,12 +202,10 @@ def info(path: str) -> None:
 
     prcut info run
     """
-    from prcut.ui.cli.info import describe_path
+    from prcut.ui.cli.info import describe_path, show_rows
 
     rows = describe_path(path)
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        typer.echo(f"{name:<{width}}  {value}")
+    echo({name.replace(" ", "_"): rows[name] for name in rows}, show_rows(rows))
 
 
 @app.command()
@@ -218,8 +236,23 @@ def report(
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.ui.report.report import write_report
 
+        _check_contents(run, **contents)
         write_report(run, path, against=run_b, on_progress=display.on_progress, **contents)
     echo({"report": path})
+
+
+def _check_contents(run: str, data: str | None = None, **contents: str) -> None:
+    """Refuse columns and files of the rows that are not there, before any row is read."""
+    from prcut.pipeline.run_folder import read_plan
+    from prcut.runtime.folder import Folder
+    from prcut.runtime.sources import open_source
+    from prcut.ui.report.row_contents import check_contents
+
+    plan = read_plan(Folder(run))
+    if not contents or not (data or plan.get("data")):
+        return
+    source = open_source(data or plan["data"], column=plan["column"], id_column=plan["id_column"])
+    check_contents(source, **contents)
 
 
 @app.command()
@@ -239,9 +272,14 @@ def status(run: str) -> None:
 
     folder = Folder(run)
     read_plan(folder)
-    for stage in read_status(folder):
-        typer.echo(stage.describe())
-    typer.echo("finished" if folder.exists("result.json") else "not finished")
+    stages, is_finished = read_status(folder), folder.exists("result.json")
+    lines = [stage.describe() for stage in stages]
+    results = {
+        "run": run,
+        "finished": is_finished,
+        "stages": [{**one.progress._asdict(), "state": one.state} for one in stages],
+    }
+    echo(results, "\n".join([*lines, "finished" if is_finished else "not finished"]))
 
 
 @app.command()
@@ -268,35 +306,53 @@ def plan(
 
     prcut plan --rows 5e6 --dim 64 --k 1000 --calibrate
     """
-    from prcut.pipeline.outofcore.capacity import Workload, read_rates, show_plan
-    from prcut.pipeline.outofcore.capacity import calibrate as measure_rates
+    from prcut.pipeline.outofcore import capacity
 
     try:
         n_samples = int(float(rows))
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
-    rates = measure_rates() if calibrate else read_rates()
+    rates = capacity.calibrate() if calibrate else capacity.read_rates()
     sizes = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
-    work = Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
-    typer.echo(show_plan(work, rates))
+    work = capacity.Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
+    stages = capacity.plan_stages(work, rates)
+    results = {
+        "rows": n_samples,
+        "blocks": work.n_blocks,
+        "disk_bytes": capacity.disk_peak(work, stages),
+        "core_hours": sum(one.core_seconds for one in stages) / 3600,
+        "rates": "measured" if rates else "typical",
+        "stages": stages,
+    }
     measured = "measured on this machine" if rates else "typical; --calibrate measures them"
-    typer.echo(f"rates: {measured}")
+    echo(results, f"{capacity.show_plan(work, rates)}\nrates: {measured}")
 
 
 @app.command()
 @with_options()
-def export(run_or_model: str, onnx: str | None = None, hub: str | None = None) -> None:
-    """Write a model to an ONNX file or to the Hugging Face Hub.
+def export(
+    run_or_model: str, onnx: str | None = None, hub: str | None = None, centroids: str | None = None
+) -> None:
+    """Write a model to an ONNX file or to the Hugging Face Hub, or the centroids of a run.
 
     [bold]Examples[/bold]
 
     prcut export run --onnx model.onnx
 
     prcut export run/model --hub name/clusters
+
+    prcut export run --centroids centroids.parquet
     """
-    if onnx is None and hub is None:
-        raise InvalidInputError("nothing to export: give --onnx FILE, --hub REPO_ID or both.")
+    if onnx is hub is centroids is None:
+        raise InvalidInputError(
+            "nothing to export: give --onnx FILE, --hub REPO_ID or --centroids FILE."
+        )
     loaded = load(run_or_model)
+    if centroids is not None:
+        from prcut.pipeline.centroids import write_centroids
+
+        n_clusters = write_centroids(run_or_model, centroids, loaded)
+        echo({"centroids": centroids, "clusters": str(n_clusters)})
     if onnx is not None:
         from prcut.training.assigner.onnx_export import export_onnx
 
@@ -308,38 +364,7 @@ def export(run_or_model: str, onnx: str | None = None, hub: str | None = None) -
         echo({"hub": push_to_hub(model_path(run_or_model), hub)})
 
 
-@app.command()
-@with_options()
-def embed(
-    ctx: typer.Context,
-    items: str,
-    encoder: str,
-    out: str | None = None,
-    column: str | None = None,
-    quiet: bool = False,
-) -> None:
-    """Embed texts or images with a trained encoder.
-
-    ITEMS is a .txt file with one text per line, a .npy file of uint8 images, or a Parquet file
-    with a column of texts or of encoded images. Embeddings are cached; a manifest beside them
-    records how they were made.
-
-    [bold]Examples[/bold]
-
-    prcut embed questions.txt minilm --out questions.npy
-
-    prcut embed photos.parquet efficientnet-lite0 --column image --out photos.npy
-    """
-    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.pipeline.embedding import copy_embeddings, embed
-        from prcut.ui.report.row_contents import read_items
-
-        if out is not None and not out.endswith(".npy"):
-            raise InvalidInputError(f"{out=} must end in .npy.")
-        rows = embed(read_items(items, column), encoder, on_progress=display.on_progress)
-        path, manifest = copy_embeddings(rows, out)
-    n_samples, n_features = map(str, rows.shape)
-    echo({"embeddings": path, "manifest": manifest, "rows": n_samples, "features": n_features})
+app.command()(embed)
 
 
 def main(arguments: list[str] | None = None) -> int:

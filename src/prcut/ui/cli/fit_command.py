@@ -13,8 +13,17 @@ import typer
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
+from prcut.ui.cli.embed_command import embed_data
 from prcut.ui.cli.name_command import check_contents, write_named_report
-from prcut.ui.cli.shared import command_again, echo, is_leader, load, messages_of, open_engine
+from prcut.ui.cli.shared import (
+    command_again,
+    echo,
+    is_leader,
+    load,
+    messages_of,
+    open_engine,
+    remove_earlier,
+)
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig
@@ -42,6 +51,9 @@ def fit(
     out: str | None = None,
     column: str | None = None,
     id_column: str | None = None,
+    text_column: str | None = None,
+    image_column: str | None = None,
+    model: str | None = None,
     assign: bool = True,
     top: int = 0,
     report: str | None = None,
@@ -49,6 +61,7 @@ def fit(
     images: str | None = None,
     preset: str = "default",
     resume: bool = False,
+    overwrite: bool = False,
     device: str = "auto",
     memory: str | None = None,
     engine: str = "local",
@@ -73,23 +86,32 @@ def fit(
 
     prcut fit parts/ --levels 100,100 --column embedding --out run
 
+    prcut fit texts.parquet --text-column body --model minilm -k auto
+
     prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
     """
     from prcut.pipeline.config import FitConfig
+    from prcut.pipeline.known import refuse_known
     from prcut.runtime.memory import parse_bytes
 
     if (clusters is None) == (levels is None):
         raise InvalidInputError("give either --clusters N or --levels K1,K2.")
     if report is None and (texts or images):
         raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
-    sizes = options.parse_numbers("levels", levels)
+    sizes = options.parse_numbers("--levels", levels)
     wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
     again = command_again(ctx, "--resume")
     if is_leader():
+        if overwrite:
+            if resume:
+                raise InvalidInputError("give either --resume or --overwrite.")
+            remove_earlier(path, data, "run", "levels")
         _check_run(path, resume, again)
     configure: Any = partial(FitConfig.of, preset, **settings)  # type: ignore[arg-type]
     config = configure(sizes[0] if sizes else wanted if isinstance(wanted, int) else 1)
+    if sizes is not None:
+        refuse_known(config, "--levels")
     is_counted = sizes is None and not isinstance(wanted, int)
     if not is_counted:
         _check_top(top, wanted if isinstance(wanted, int) else 0)
@@ -101,25 +123,53 @@ def fit(
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
+        if model or text_column or image_column:
+            how = {"text_column": text_column, "image_column": image_column}
+            data, texts = _embed(data, model, path, messages, source, how), texts or text_column
+        columns = {name: source[name] for name in ("column", "id_column")}
+        if report is not None:
+            check_contents(data, texts, images, **columns)
         if is_counted:
-            n_clusters, *coarser = _count_clusters(data, path, column, config, wanted)
+            n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
             _check_top(top, config.n_clusters)
-        if report is not None:
-            check_contents(data, texts, images, column=column, id_column=id_column)
         result = _run(data, path, sizes, config, messages, limit, source)
         if not is_leader():
             return
-        results = {"run": result.path, "model": f"{result.path}/model"}
+        results: dict[str, Any] = {"run": result.path, "model": f"{result.path}/model"}
         if assign:
             results["labels"] = f"{result.path}/labels"
-            _write_labels(result, data, messages, top=top, **source)
+            write_labels(result, data, messages, top=top, **source)
         if report is not None:
             results["report"] = report
             write_named_report(result.path, report, messages, texts, images)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
-    echo(results | {name: repr(getattr(result, names[name])) for name in names})
+    echo(results | {name: getattr(result, names[name]) for name in names})
+
+
+def _embed(
+    data: str,
+    model: str | None,
+    path: str,
+    messages: Messages,
+    source: dict[str, Any],
+    how: dict[str, Any],
+) -> str:
+    """Embed the data inside the run; return where, and change the source to these vectors."""
+    from prcut.pipeline.embed_files import VECTOR
+
+    if model is None:
+        raise InvalidInputError("texts and images need an encoder; add --model NAME.")
+    if source["column"] is not None:
+        raise InvalidInputError("--column is for vectors; leave it out where --model makes them.")
+    how |= {name: source[name] for name in ("id_column", "device", "engine")}
+    # a report shows the texts beside their vectors
+    how["keep"] = [name for name in (how["text_column"],) if name]
+    where = f"{path}/embeddings"
+    source["id_column"] = embed_data(data, model, where, messages, **how).id_column
+    source["column"] = VECTOR
+    return where
 
 
 def _check_top(top: int, n_clusters: int) -> None:
@@ -128,7 +178,7 @@ def _check_top(top: int, n_clusters: int) -> None:
 
 
 def _count_clusters(
-    data: str, path: str, column: str | None, config: FitConfig, wanted: Any
+    data: str, path: str, columns: dict[str, Any], config: FitConfig, wanted: Any
 ) -> list[int]:
     """Return the sizes of the layers of a sample of the rows, or what an earlier call found."""
     from prcut.pipeline.choose import choose_n_clusters
@@ -139,7 +189,7 @@ def _count_clusters(
     if (folder := Folder(path)).exists("plan.json"):
         plan = read_plan(folder)
         return [int(plan["n_clusters"]), *map(int, plan.get("layer_sizes", ()))]
-    sample = sample_rows(open_source(data, column=column), _COUNTED_ROWS, [config.seed, 11])
+    sample = sample_rows(open_source(data, **columns), _COUNTED_ROWS, [config.seed, 11])
     count, _ = choose_n_clusters(sample, None, config, wanted)
     curve = {"tried": count.tried.tolist(), "agreement": count.agreement.round(6).tolist()}
     folder.write_json(COUNT, {"n_clusters": count.n_clusters, "layers": count.layers(), **curve})
@@ -173,10 +223,11 @@ def _run(
     return result
 
 
-def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
+def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
+    """Write the labels of all rows of a run into its folder."""
     from prcut.pipeline.labels import assign_parquet
     from prcut.pipeline.outofcore.row_labels import RowLabels
-    from prcut.pipeline.saved_fit import coarse_labels
+    from prcut.pipeline.saved_fit import coarse_labels, read_ids
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 
@@ -185,7 +236,8 @@ def _write_labels(result: Any, data: str, messages: Messages, **how: Any) -> Non
         on_progress = StatusWriter(result.path).also(display.on_progress)
         path, found = f"{result.path}/labels", Folder(f"{result.path}/partition")
         how["partition"] = RowLabels(found) if found.exists("manifest.json") else None
-        how["layers"] = coarse_labels(load(result.path))
+        loaded = load(result.path)
+        how["layers"], how["cluster_ids"] = coarse_labels(loaded), read_ids(loaded)
         assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
 
 
@@ -220,11 +272,13 @@ def _check_run(path: str, resume: bool, again: str) -> None:
     folder.check_is_no_file()
     if folder.exists("plan.json"):
         if not resume:
-            state = "a finished" if folder.exists("result.json") else "an unfinished"
+            todo = f"an unfinished run; resume it with `{again}`"
+            if folder.exists("result.json"):
+                todo = f"a finished run; look at it with `prcut report {path}`"
             raise InvalidInputError(
-                f"{path} holds {state} run; resume it with `{again}`, or choose another --out."
+                f"{path} holds {todo}, replace it with --overwrite, or choose another --out."
             )
         return
-    # a run that was killed before its plan was written leaves only its log, and a number
-    if set(folder.names(folders=True)) - {"log.txt", "count.json"}:
+    # a run that was killed before its plan was written leaves only its log, a number, embeddings
+    if set(folder.names(folders=True)) - {"log.txt", "count.json", "embeddings"}:
         raise InvalidInputError(f"{path} holds other files; choose another --out.")

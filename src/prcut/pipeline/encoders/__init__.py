@@ -1,0 +1,1 @@
+"""Pretrained encoders of texts and images, by name or from local files."""

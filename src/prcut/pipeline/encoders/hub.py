@@ -1,0 +1,118 @@
+"""Encoders of timm, open_clip, transformers and sentence-transformers: a name, or local files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prcut.errors import InvalidInputError
+from prcut.pipeline.encoders.base import (
+    Encoder,
+    Images,
+    mean_token,
+    pillow_images,
+    require,
+    version,
+)
+
+
+def load_timm(model: str, device: torch.device, _: str) -> Encoder:
+    """Load a network of timm, its name or folder, with weights of its own or ``@file``."""
+    timm = require("timm", "timm")
+    arch, _, weights = model.partition("@")
+    if Path(arch).is_dir():
+        arch = f"local-dir:{arch}"
+    own = {"pretrained_cfg_overlay": {"file": weights}} if weights else {}
+    # without classes the module returns its pooled features
+    module = timm.create_model(arch, pretrained=True, num_classes=0, **own).eval().to(device)
+    data = require("timm.data", "timm")
+    transform = data.create_transform(**data.resolve_model_data_config(module), is_training=False)
+
+    def encode(images: Images) -> Tensor:
+        batch = torch.stack([transform(image) for image in pillow_images(images)])
+        rows: Tensor = module(batch.to(device))
+        return rows
+
+    return Encoder(module, encode, version("timm"), str(transform))
+
+
+def load_open_clip(model: str, device: torch.device, kind: str) -> Encoder:
+    """Load a network of open_clip: ``name/weights``, or ``name@file``."""
+    open_clip = require("open_clip", "open_clip_torch")
+    arch, _, weights = model.partition("@")
+    if not weights and not arch.startswith(("hf-hub:", "local-dir:")):
+        arch, _, weights = arch.partition("/")
+        if not weights:
+            raise InvalidInputError(
+                f"model='open_clip:{model}' names no weights; write open_clip:{model}/openai, or "
+                f"open_clip:{model}@/path/weights.pt."
+            )
+    module, _, transform = open_clip.create_model_and_transforms(arch, pretrained=weights or None)
+    module = module.eval().to(device)
+    tokenizer = open_clip.get_tokenizer(arch)
+
+    def encode(items: Any) -> Tensor:
+        rows: Tensor
+        if kind == "texts":
+            rows = module.encode_text(tokenizer(items).to(device))
+        else:
+            batch = torch.stack([transform(image) for image in pillow_images(items)])
+            rows = module.encode_image(batch.to(device))
+        return rows
+
+    preparation = str(transform) if kind == "images" else type(tokenizer).__name__
+    return Encoder(module, encode, version("open_clip_torch"), preparation)
+
+
+def load_transformers(model: str, device: torch.device, kind: str) -> Encoder:
+    """Load a model of transformers: first token of images, mean token of texts."""
+    transformers = require("transformers", "transformers")
+    module = transformers.AutoModel.from_pretrained(model).eval().to(device)
+    is_image = kind == "images"
+    preparer = transformers.AutoImageProcessor if is_image else transformers.AutoTokenizer
+    prepare = preparer.from_pretrained(model)
+    # a tokenizer without a limit has a huge one
+    limit = getattr(module.config, "max_position_embeddings", None)
+    most = min(limit or 512, getattr(prepare, "model_max_length", 512))
+
+    def encode(items: Any) -> Tensor:
+        if is_image:
+            inputs = prepare(images=pillow_images(items), return_tensors="pt")
+            return _pooled_image(module, inputs.to(device))
+        cut = {"padding": True, "truncation": True, "max_length": most}
+        inputs = prepare(items, **cut, return_tensors="pt").to(device)
+        return mean_token(module(**inputs).last_hidden_state, inputs["attention_mask"])
+
+    return Encoder(module, encode, version("transformers"), type(prepare).__name__)
+
+
+def _pooled_image(module: Any, inputs: Any) -> Tensor:
+    """Return the token for the whole image where the model has one, else its pooled output."""
+    rows: Tensor
+    if hasattr(module, "get_image_features"):
+        found = module.get_image_features(**inputs)
+        # a tensor, or an output that holds it since version 5
+        rows = found if isinstance(found, Tensor) else found.pooler_output
+        return rows
+    output = module(**inputs)
+    has_token = any(name.endswith("cls_token") for name, _ in module.named_parameters())
+    rows = output.last_hidden_state[:, 0] if has_token else output.pooler_output.flatten(1)
+    return rows
+
+
+def load_sentence_transformers(model: str, device: torch.device, _: str) -> Encoder:
+    """Load a model of sentence-transformers, with the pooling that it states."""
+    library = require("sentence_transformers", "sentence-transformers")
+    module = library.SentenceTransformer(model, device=str(device)).eval()
+
+    def encode(texts: list[str]) -> Tensor:
+        rows: Tensor = module.encode(
+            texts, batch_size=len(texts), convert_to_tensor=True, show_progress_bar=False
+        )
+        return rows
+
+    layers = ", ".join(type(layer).__name__ for layer in module)
+    return Encoder(module, encode, version("sentence-transformers"), layers)

@@ -1,0 +1,74 @@
+"""Pairs within ε: those of the definition, groups larger than the neighbours of a row, copies."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from prcut.errors import InvalidInputError
+from prcut.graph.neighbors import find_neighbors
+from prcut.graph.within import Pairs, check_epsilon, distances_to, forest, pairs_within
+
+
+def components(pairs: Pairs, n_nodes: int) -> np.ndarray:
+    graph = coo_array((np.ones(len(pairs.source)), pairs[:2]), shape=(n_nodes, n_nodes))
+    return connected_components(graph.tocsr(), directed=False)[1]
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_pairs_are_those_of_the_definition(metric: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    epsilon = 0.02 if metric == "cosine" else 0.5
+    found = find_neighbors(rows, 59, metric=metric, recall=1)
+    pairs = pairs_within(rows, np.arange(60), [found], epsilon)
+    one, other = np.nonzero(np.triu(distances_to(rows, rows, metric) <= epsilon, 1))
+    assert len(one) > 5
+    assert sorted(zip(*pairs[:2], strict=True)) == sorted(zip(one, other, strict=True))
+    assert np.allclose(pairs.distance, distances_to(rows, rows, metric)[pairs[:2]], atol=1e-5)
+
+
+def test_a_group_larger_than_the_neighbours_of_a_row_becomes_one() -> None:
+    """Tight heaps inside ε fill each other's neighbours: only exemplars see the other heaps."""
+    rng = np.random.default_rng(0)
+    heaps = np.repeat(rng.normal(size=(30, 8)), 20, axis=0)
+    rows = np.concatenate([np.ones((600, 8)) + 0.02 * heaps, -np.ones((1, 8))]).astype(np.float32)
+    rows[:600] += 1e-4 * rng.normal(size=(600, 8)).astype(np.float32)
+    found = find_neighbors(rows, 5, metric="cosine", recall=1)
+    near = found.distances >= 1 - 0.05
+    alone = Pairs(np.repeat(np.arange(601), near.sum(1)), found.indices[near], np.zeros(near.sum()))
+    assert len(np.unique(components(alone, 601))) > 10
+    labels = components(pairs_within(rows, np.arange(601), [found], 0.05), 601)
+    assert np.bincount(labels).tolist() == [600, 1]
+
+
+def test_copies_are_one_node_and_do_not_hide_what_is_near() -> None:
+    rows = np.repeat(np.array([[0.0, 0.0], [0.1, 0.0], [9.0, 9.0]], np.float32), 30, axis=0)
+    found = find_neighbors(rows, 5, recall=1)
+    pairs = pairs_within(rows, np.repeat(np.arange(3), 30), [found], 0.2)
+    assert [one.tolist() for one in pairs[:2]] == [[0], [1]]
+    assert pairs.distance[0] == pytest.approx(0.1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_a_forest_links_what_the_pairs_link(ends: list[tuple[int, int]]) -> None:
+    one, other = np.array(ends).T * 10**12
+    nodes, root = forest(Pairs(one, other, np.zeros(len(one))))
+    assert nodes.tolist() == sorted(set(one.tolist()) | set(other.tolist()))
+    by_node = dict(zip(nodes.tolist(), root.tolist(), strict=True))
+    assert all(by_node[a] == by_node[b] for a, b in zip(one.tolist(), other.tolist(), strict=True))
+    small = Pairs(*(np.searchsorted(nodes, end) for end in (one, other)), np.zeros(len(one)))
+    assert len(set(root.tolist())) == len(np.unique(components(small, len(nodes))))
+    assert all(by_node[one] == one for one in root.tolist())
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "metric", "words"),
+    [(0.0, "cosine", "in"), (1.5, "cosine", "1.5"), (0.1, "inner_product", "cosine")],
+)
+def test_what_is_no_distance_is_refused(epsilon: float, metric: str, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        check_epsilon(epsilon, metric)
+    check_epsilon(3.0, "euclidean")

@@ -1,0 +1,35 @@
+import json
+
+import numpy as np
+import pytest
+
+from prcut.pipeline.cluster_ids import ClusterIds
+
+
+def test_positions_are_found_by_id():
+    names = ClusterIds(np.array([7, 2, 9]), 10)
+    assert names.positions(np.array([2, 9, 7, 3, -1, 100])).tolist() == [1, 2, 0, -1, -1, -1]
+
+
+def test_a_description_is_read_back():
+    names = ClusterIds(np.array([7, 2, 9]), 12)
+    again = ClusterIds.parse(json.loads(json.dumps(names.describe())), 3)
+    np.testing.assert_array_equal(again.ids, names.ids)
+    assert again.n_given == 12
+    assert not names.are_first
+    assert ClusterIds.parse({}, 3).are_first
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"cluster_ids": [0, 1], "n_ids": 3},
+        {"cluster_ids": [0, 1, 1], "n_ids": 3},
+        {"cluster_ids": [0, 1, 5], "n_ids": 3},
+        {"cluster_ids": [0, 1, 2]},
+        {"cluster_ids": [0, 1, "2"], "n_ids": 3},
+    ],
+)
+def test_forged_ids_are_refused(forged):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        ClusterIds.parse(forged, 3)

@@ -1,0 +1,171 @@
+"""What is kept of a collection: files, modes, ids, the best row, runs, resuming, refusals."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from killed import KILLED, contents
+from prcut.errors import InvalidInputError
+from prcut.pipeline import dedup as library
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.dedup import find_duplicates
+from prcut.pipeline.run import fit_run
+
+N_BASE, N_FEATURES, EPSILON = 900, 12, 0.01
+
+
+@pytest.fixture(scope="module")
+def planted() -> tuple[np.ndarray, np.ndarray]:
+    """Rows, and the original of each: 40 copies of one row, single copies, near copies."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(N_BASE, N_FEATURES))
+    original = np.concatenate([np.arange(N_BASE), np.full(40, 7), np.arange(100, 200)])
+    near = np.concatenate([np.arange(150, 300), np.full(35, 8)])
+    rows = np.concatenate([base[original], base[near] * (1 + 0.02 * rng.normal(size=(185, 12)))])
+    order = rng.permutation(len(rows))
+    original = np.argsort(order)[np.concatenate([original, near])[order]]
+    return rows[order].astype(np.float32), original
+
+
+@pytest.fixture(scope="module")
+def data(planted: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files, with ids of 64 bits and a column of numbers."""
+    rows, _ = planted
+    folder = tmp_path_factory.mktemp("data")
+    quality: list[float | None] = np.random.default_rng(1).random(len(rows)).tolist()
+    quality[0], quality[1] = None, float("nan")
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), N_FEATURES)
+    names = [f"row {number}" for number in range(len(rows))]
+    ids = np.arange(len(rows)) + 2**40
+    table = pa.table({"id": ids, "e": lists, "quality": quality, "name": names})
+    pq.write_table(table.slice(0, 500), folder / "a.parquet", row_group_size=200)
+    pq.write_table(table.slice(500), folder / "b.parquet")
+    return folder
+
+
+def read(folder: Path) -> tuple[np.ndarray, Any]:
+    kept = pq.read_table(folder / "kept")
+    return kept.column(0).to_numpy(), pq.read_table(folder / "groups").to_pandas()
+
+
+@pytest.mark.parametrize("memory", [None, 1_000_000])
+def test_every_group_is_that_of_its_original(
+    planted: tuple[np.ndarray, np.ndarray], tmp_path: Path, memory: int | None
+) -> None:
+    """In memory, and in blocks."""
+    rows, original = planted
+    found = find_duplicates(rows, tmp_path / "out", epsilon=EPSILON, memory=memory)
+    kept, groups = read(tmp_path / "out")
+    assert np.array_equal(np.sort(np.unique(original[kept])), np.unique(original))
+    assert len(kept) == found.n_kept == N_BASE
+    assert found.n_samples == len(rows)
+    assert found.n_copies == 140
+    assert found.n_groups == groups["group"].nunique()
+    assert (original[groups["row"]] == original[groups["group"]]).all()
+    assert groups.groupby("group")["kept"].sum().eq(1).all()
+    assert (groups["kept"] == (groups["row"] == groups["group"])).all()
+    assert not (tmp_path / "out" / "_prcut" / "work").exists()
+
+
+def test_memory_and_blocks_keep_the_same_rows(data: Path, tmp_path: Path) -> None:
+    options: Any = {"epsilon": EPSILON, "column": "e", "id_column": "id"}
+    for name, memory in (("memory", None), ("disk", 1_000_000)):
+        find_duplicates(str(data), tmp_path / name, memory=memory, **options)
+    one, other = (contents(tmp_path / name) for name in ("memory", "disk"))
+    files = [name for name in one if name.endswith("parquet")]
+    assert {name.split("/")[0] for name in files} == {"kept", "groups"}
+    assert all(one[name] == other[name] for name in files)
+    kept, _ = read(tmp_path / "disk")
+    assert kept.min() >= 2**40
+
+
+def test_the_best_row_of_a_group_is_kept(
+    data: Path, planted: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    find_duplicates(
+        str(data), tmp_path / "out", epsilon=EPSILON, column="e", keep="best:quality", memory=10**6
+    )
+    kept, _ = read(tmp_path / "out")
+    quality = pq.read_table(data)["quality"].to_pandas().fillna(-np.inf).to_numpy()
+    for row in kept:
+        assert quality[row] == quality[planted[1] == planted[1][row]].max()
+
+
+def test_files_of_few_rows_and_euclidean_distances(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "_FILE_ROWS", 300)
+    find_duplicates(str(data), tmp_path / "out", epsilon=0.5, metric="euclidean", column="e")
+    kept, groups = read(tmp_path / "out")
+    assert len(list((tmp_path / "out" / "kept").iterdir())) > 2
+    assert np.array_equal(kept, np.sort(kept))
+    rows = np.array(pq.read_table(data)["e"].to_pylist())
+    lost = groups[~groups["kept"]]
+    assert len(kept) + len(lost) == len(rows)
+    # the exemplar stands for every row of its group
+    assert np.linalg.norm(rows[lost["row"]] - rows[lost["group"]], axis=1).max() <= 0.5 + 1e-5
+
+
+def test_a_run_lends_its_data_and_its_blocks(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = FitConfig.of("default", 3, metric="cosine", max_steps=20, n_neighbors=12)
+    options: Any = {"column": "e", "id_column": "id", "device": "cpu", "memory": 1_000_000}
+    fit_run(str(data), tmp_path / "run", config, **options)
+    find_duplicates(str(data), tmp_path / "one", epsilon=EPSILON, column="e", id_column="id")
+    monkeypatch.setattr(library, "build_blocks", None)
+    find_duplicates(tmp_path / "run", tmp_path / "two", epsilon=EPSILON)
+    assert np.array_equal(read(tmp_path / "one")[0], read(tmp_path / "two")[0])
+
+
+def test_one_row_no_row_and_only_copies(tmp_path: Path) -> None:
+    one = np.ones((1, 3), np.float32)
+    assert find_duplicates(one, tmp_path / "one").n_kept == 1
+    copies = np.repeat(one, 50, axis=0)
+    copies[::2] *= -1
+    copies[3, 0] = copies[5, 1] = 1.0
+    found = find_duplicates(copies, tmp_path / "copies", memory=1)
+    assert (found.n_kept, found.n_groups, found.n_copies) == (2, 2, 48)
+    zeros = np.zeros((4, 3), np.float32)
+    zeros[1:3] *= -1
+    assert find_duplicates(zeros, tmp_path / "zeros").n_kept == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_call_is_resumed_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
+    options: Any = {"epsilon": EPSILON, "column": "e", "keep": "best:quality", "memory": 1_000_000}
+    find_duplicates(str(data), tmp_path / "calm", **options)
+    words = f"dedup {data} --out {tmp_path / 'out'} --epsilon {EPSILON} --column e"
+    words += " --keep best:quality --memory 1M -q"
+    command = [sys.executable, "-c", KILLED, "60", *words.split()]
+    code = subprocess.run(command, env=os.environ, check=False).returncode
+    assert code == -signal.SIGKILL
+    assert not (tmp_path / "out" / "_prcut" / "manifest.json").exists()
+    find_duplicates(str(data), tmp_path / "out", **options)
+    assert contents(tmp_path / "out") == contents(tmp_path / "calm")
+
+
+def test_what_cannot_be_done_is_refused(
+    data: Path, planted: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    rows, out = planted[0], tmp_path / "out"
+    with pytest.raises(InvalidInputError, match="best:COLUMN"):
+        find_duplicates(rows, out, keep="worst")
+    with pytest.raises(InvalidInputError, match="needs Parquet"):
+        find_duplicates(rows, out, keep="best:quality")
+    with pytest.raises(InvalidInputError, match="not numbers"):
+        find_duplicates(str(data), out, keep="best:name", column="e")
+    assert not out.exists()
+    with pytest.raises(InvalidInputError, match="other files"):
+        find_duplicates(rows, data)
+    find_duplicates(rows, out, epsilon=EPSILON)
+    with pytest.raises(InvalidInputError, match="begun with another epsilon"):
+        find_duplicates(rows, out, epsilon=0.5)

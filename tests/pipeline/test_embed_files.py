@@ -1,0 +1,182 @@
+"""Vectors of files: ids kept, the same bytes after SIGKILL anywhere, and what is refused."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor, nn
+
+from prcut.errors import InvalidInputError
+from prcut.pipeline import embed_files as library
+from prcut.pipeline.embed_files import embed_files
+from prcut.pipeline.encoders.base import Encoder
+from prcut.pipeline.encoders.load import LOADERS
+from prcut.runtime.progress import Progress
+from prcut.runtime.sources import open_source, read_all
+
+CHUNK_ROWS = 16
+
+
+def encode(items: Any) -> Tensor:
+    """The length of a text, or the mean colour of an image, and 1."""
+    sizes = [len(one) if isinstance(one, str) else float(one.mean()) for one in items]
+    return torch.tensor([[size, 1.0, -size] for size in sizes])
+
+
+def register(add: Any) -> None:
+    """Make ``sizes:x`` an encoder, and chunks short."""
+    add(LOADERS, "sizes", (("texts", "images"), lambda *_: Encoder(nn.Module(), encode, "s 1", "")))
+    add(library._CHUNK_ROWS, "texts", CHUNK_ROWS)
+    add(library._CHUNK_ROWS, "images", CHUNK_ROWS)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch.setitem)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three files of texts, the second without rows."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, (start, stop) in enumerate([(0, 50), (50, 50), (50, 90)]):
+        texts = pa.array(["x" * (row % 7) for row in range(start, stop)], pa.string())
+        ids = pa.array([f"<b>{row}" for row in range(start, stop)], pa.string())
+        table = pa.table({"key": ids, "body": texts, "other": pa.array(range(start, stop))})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=11)
+    return folder
+
+
+def test_vectors_have_the_ids_of_their_texts(data: Path, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    out = tmp_path / "out"
+    how = {"text_column": "body", "id_column": "key", "batch_size": 5}
+    made = embed_files(data, "sizes:x", out, keep=["other"], on_progress=seen.append, **how)  # type: ignore[arg-type]
+    assert made == (str(out), "key", 90, 3, 3, 1)  # the empty one is done before it begins
+    assert sorted(path.name for path in out.glob("*.parquet")) == [
+        "part-00000.parquet",
+        "part-00002.parquet",
+    ]
+    table = pa.concat_tables(map(pq.read_table, sorted(out.glob("*.parquet"))))
+    assert table.schema.names == ["key", "other", "vector"]
+    assert table.schema.field("vector").type == pa.list_(pa.float16(), 3)
+    assert table["key"].to_pylist() == [f"<b>{row}" for row in range(90)]
+    assert table["other"].to_pylist() == [*range(90)]
+    source = open_source(out, id_column="key")
+    assert read_all(source)[:, 0].tolist() == [row % 7 for row in range(90)]
+    assert (seen[-1].stage, seen[-1].done, seen[-1].total) == ("embed", 90, 90)
+    assert not [*(out / "_prcut").glob("chunk-*")]
+
+
+def test_a_second_call_encodes_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    embed_files(data, "sizes:x", out, text_column="body")
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    monkeypatch.setattr(library, "encode_chunk", None)
+    again = embed_files(data, "sizes:x", out, text_column="body")
+    assert again.n_kept == again.n_files == 3
+    assert before == {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+
+
+def test_a_changed_file_or_another_model_is_refused(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    embed_files(data, "sizes:x", out, text_column="body")
+    with pytest.raises(InvalidInputError, match="was begun with another model;"):
+        embed_files(data, "sizes:y", out, text_column="body")
+    pq.write_table(pa.table({"body": ["new"]}), data / "1.parquet")
+    with pytest.raises(InvalidInputError, match="was begun with another fingerprint;"):
+        embed_files(data, "sizes:x", out, text_column="body")
+    with pytest.raises(InvalidInputError, match="holds other files"):
+        embed_files(data, "sizes:x", data, text_column="body")
+
+
+def test_a_column_called_like_the_result_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"vector": ["a"], "body": ["b"]}), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match="'vector' is the name of a result"):
+        embed_files(
+            tmp_path / "a.parquet",
+            "sizes:x",
+            tmp_path / "out",
+            text_column="body",
+            id_column="vector",
+        )
+
+
+def test_an_overflow_names_the_item(data: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"body": ["a", "b" * 70_000]}), data / "1.parquet")
+    with pytest.raises(Exception, match=r"for 1 of the items 50\.\.51, the first is item 51"):
+        embed_files(data, "sizes:x", tmp_path / "out", text_column="body")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+_KILLED = """
+import os, signal, sys
+from prcut.runtime.folder import Folder
+import test_embed_files as tests
+
+tests.register(lambda where, name, value: where.__setitem__(name, value))
+method, at, count = sys.argv[3], int(sys.argv[4]), [0]
+original = getattr(Folder, method)
+
+def counted(self, *given, **named):
+    count[0] += 1
+    if count[0] == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, *given, **named)
+
+setattr(Folder, method, counted)
+tests.embed_files(sys.argv[1], "sizes:x", sys.argv[2], text_column="body", id_column="key")
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "at"),
+    # a chunk without its record, the join of a file, and chunks that are removed
+    [("write_bytes", 5), ("write_bytes", 10), ("remove", 3)],
+)
+def test_killed_and_resumed_gives_the_same_bytes(
+    data: Path, tmp_path: Path, method: str, at: int
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    embed_files(data, "sizes:x", whole, text_column="body", id_column="key")
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", _KILLED, str(data), str(killed), method, str(at)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert files_of(killed)
+    assert files_of(killed) != files_of(whole)
+    embed_files(data, "sizes:x", killed, text_column="body", id_column="key")
+    assert files_of(killed) == files_of(whole)
+
+
+def test_images_of_a_folder_are_named_by_their_path(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    names = ["b <script>.png", "a/ünï\n.jpg", "a/0.png", "..png"]
+    for value, name in enumerate(names):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.full((4 + value, 5, 3), 10 * value, np.uint8)
+        image.fromarray(pixels).save(tmp_path / "in" / name)
+    (tmp_path / "in/notes.md").write_text("no image")
+    made = embed_files(tmp_path / "in", "sizes:x", tmp_path / "out")
+    assert (made.id_column, made.n_samples) == ("path", 3)
+    table = pq.read_table(tmp_path / "out")
+    assert table["path"].to_pylist() == ["a/0.png", "a/ünï\n.jpg", "b <script>.png"]
+    assert [row[0] for row in table["vector"].to_pylist()] == pytest.approx([20, 10, 0], abs=1)

@@ -1,0 +1,198 @@
+"""What is known of the rows: checked, joined, weighed, and kept by a fit."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits, make_blobs
+
+import reference
+from prcut import PRCut, SimilarityGraph
+from prcut.errors import DataWarning, InvalidInputError
+from prcut.pipeline.choose import ChosenGraph
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.known import Known, refuse_known, spread_classes
+from prcut.pipeline.score import score_labels
+from prcut.search.partition import as_coarse
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    rows, classes = load_digits(return_X_y=True)
+    return rows[:600].astype(np.float32), classes[:600]
+
+
+def fit(rows: np.ndarray, n_clusters: int, *arguments: Any, **known: Any) -> PRCut:
+    options = {name: known.pop(name) for name in ("min_size", "max_size") if name in known}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = PRCut(n_clusters, effort="fast", random_state=0, **options)
+        return model.fit(rows, *arguments, **known)
+
+
+def pick_seeds(classes: np.ndarray, n_each: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    y = np.full(len(classes), -1)
+    for one in np.unique(classes):
+        y[rng.permutation(np.flatnonzero(classes == one))[:n_each]] = one
+    return y
+
+
+def test_nothing_known_is_none() -> None:
+    assert Known.of(3) is None
+    assert Known.of(3, [-1, -1, -1]) is None
+    assert Known.of(3, [0, 1, 1]) is None  # as scikit-learn's clusterers, whose y is ignored
+    assert Known.of(3, must_link=[]) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"y": [0, -1]}, r"y has shape \(2,\), X has 4 rows"),
+        ({"y": [0, -2, -1, 0]}, "y=-2 must be a class from 0"),
+        ({"y": [0.5, -1, -1, 0]}, "must be whole numbers"),
+        ({"y": ["a", "b", "", ""]}, "must be whole numbers"),
+        ({"sample_weight": [1, 1, 1]}, "one per row"),
+        ({"sample_weight": [1, 0, 1, 1]}, "above zero; leave out rows"),
+        ({"sample_weight": [1, np.nan, 1, 1]}, "finite"),
+        ({"must_link": [0, 1]}, "must be pairs of row numbers"),
+        ({"must_link": [[0, 4]]}, "must_link names rows 0 to 4; X has rows 0 to 3"),
+        ({"cannot_link": [[2, 2]]}, "apart from itself"),
+        (
+            {"must_link": [[0, 1], [1, 2]], "cannot_link": [[2, 0]]},
+            "cannot_link keeps rows 2 and 0 apart, which must_link or y joins",
+        ),
+        ({"y": [0, 0, -1, -1], "cannot_link": [[0, 1]]}, "rows 0 and 1 apart"),
+        ({"y": [0, 1, -1, -1], "must_link": [[0, 2], [2, 1]]}, "must_link joins row"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Known.of(4, **given)
+
+
+def test_settings_that_cannot_use_it_are_refused() -> None:
+    known = Known.of(4, [0, 3, -1, -1])
+    assert known is not None
+    with pytest.raises(InvalidInputError, match="y has class 3, so n_clusters=2 must be >= 4"):
+        known.check(FitConfig(2), 4)
+    with pytest.raises(InvalidInputError, match="need solver='search'"):
+        known.check(FitConfig(4, solver="train"), 4)
+    with pytest.raises(InvalidInputError, match="need solver='search'"):
+        Known().check(FitConfig(4, solver="train", min_size=1), 4)
+    with pytest.raises(InvalidInputError, match="min_size and label_column cannot be used with x"):
+        refuse_known(FitConfig(4, min_size=2, label_column="c"), "x")
+    refuse_known(FitConfig(4), "x")
+
+
+@given(seed=st.integers(0, 10**6), n_clusters=st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_weights_equal_repetitions_on_the_same_graph(seed: int, n_clusters: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = reference.random_graph(12, seed, 0.5).to_scipy().toarray()
+    times, labels = rng.integers(1, 4, 12), np.arange(12) % n_clusters
+    row = np.repeat(np.arange(12), times)
+    repeated = SimilarityGraph.from_scipy(matrix[row][:, row])
+    known = Known.of(12, sample_weight=times)
+    assert known is not None
+    weighed = known.weigh(ChosenGraph(SimilarityGraph.from_scipy(matrix))).graph
+    one = score_labels(weighed, labels, n_clusters, 0.7, (), known.weights)
+    many = score_labels(repeated, labels[row], n_clusters, 0.7)
+    assert one.objective == pytest.approx(many.objective, rel=1e-5)
+    assert one.ratio_cut == pytest.approx(many.ratio_cut, rel=1e-5)
+    np.testing.assert_array_equal(one.cluster_sizes, many.cluster_sizes)
+
+
+def test_a_fit_with_weights_is_the_fit_with_repetitions() -> None:
+    # clear clusters, so that both searches end in the optimum
+    matrix = np.kron(np.eye(4), np.ones((6, 6))) + 0.02 * (np.ones((24, 24)))
+    np.fill_diagonal(matrix, 0)
+    times = np.random.default_rng(0).integers(1, 5, 24)
+    row = np.repeat(np.arange(24), times)
+    options: dict[str, Any] = {"affinity": "precomputed", "balance_weight": 0.5, "random_state": 0}
+    one = PRCut(4, **options).fit(matrix, sample_weight=times)
+    many = PRCut(4, **options).fit(matrix[row][:, row])
+    matched = set(zip(one.labels_[row].tolist(), many.labels_.tolist(), strict=True))
+    assert len(matched) == 4
+    assert one.objective_ == pytest.approx(many.objective_, rel=1e-5)
+
+
+def test_weights_of_one_change_nothing(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    plain, weighed = fit(digits[0], 10), fit(digits[0], 10, sample_weight=np.full(600, 2.0))
+    assert weighed.objective_ == pytest.approx(plain.objective_, rel=0.05)
+
+
+def test_seeds_keep_their_classes_and_name_the_rest(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, classes = digits
+    y = pick_seeds(classes, 5)
+    model = fit(rows, 10, y)
+    known = y >= 0
+    assert (model.labels_[known] == y[known]).all()
+    assert (model.labels_ == classes)[~known].mean() > 0.85
+
+
+def test_fewer_classes_than_clusters(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, classes = digits
+    y = pick_seeds(classes, 5)
+    y[y > 3] = -1
+    model = fit(rows, 10, y)
+    assert (model.labels_[y >= 0] == y[y >= 0]).all()
+    assert len(np.unique(model.labels_)) == 10
+    assert (model.labels_ == classes)[classes <= 3].mean() > 0.8
+
+
+@pytest.mark.parametrize("n_free", [1, 3])
+def test_nearly_all_rows_known(n_free: int) -> None:
+    rows, classes = make_blobs(60, 2, centers=3, random_state=0)
+    y = classes.copy()
+    y[:n_free] = -1
+    model = fit(rows, 5, y)
+    assert (model.labels_[n_free:] == y[n_free:]).all()
+
+
+def test_links_hold(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, classes = digits
+    pairs = np.random.default_rng(1).permutation(600)[:400].reshape(-1, 2)
+    same = classes[pairs[:, 0]] == classes[pairs[:, 1]]
+    model = fit(rows, 10, must_link=pairs[same], cannot_link=pairs[~same])
+    joined = model.labels_[pairs[same]]
+    assert (joined[:, 0] == joined[:, 1]).all()
+    assert len(model.violated_links_) <= 0.01 * (~same).sum()
+    # of two clusters, not all of three rows can be kept apart
+    model = fit(rows, 2, cannot_link=[[0, 1], [1, 2], [0, 2]])
+    assert len(model.violated_links_) == 1
+
+
+def test_sizes_hold_beside_classes_and_weights(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    rows, classes = digits
+    y = pick_seeds(classes, 5)
+    model = fit(rows, 10, y, max_size="equal")
+    assert (model.labels_[y >= 0] == y[y >= 0]).all()
+    assert (np.bincount(model.labels_) == 60).all()
+    weights = np.random.default_rng(0).uniform(0.5, 2, 600)
+    model = fit(rows, 10, sample_weight=weights, min_size=0.09, max_size=0.11)
+    sums = np.bincount(model.labels_, weights) / weights.sum()
+    assert sums.min() > 0.09 - 1e-6
+    assert sums.max() < 0.11 + 1e-6
+
+
+def test_rows_in_another_order_have_the_same_clusters() -> None:
+    # far apart: the optimum is one, whatever the search draws
+    rows, classes = make_blobs(200, 3, centers=4, cluster_std=0.3, random_state=3)
+    order = np.random.default_rng(0).permutation(200)
+    y = pick_seeds(classes, 2)
+    one, other = fit(rows, 4, y), fit(rows[order], 4, y[order])
+    np.testing.assert_array_equal(one.labels_[order], other.labels_)
+
+
+def test_classes_reach_along_the_edges() -> None:
+    path = as_coarse(SimilarityGraph.from_neighbors([[1], [2], [3], [4], [5], [4]]))
+    preferred = np.array([0, -1, -1, -1, -1, 1])
+    likely = spread_classes(path, preferred, 2)
+    assert likely is not None
+    assert likely.argmax(1).tolist() == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_allclose(likely.sum(1), 1, rtol=1e-5)
+    assert spread_classes(path, preferred, 3) is None  # nothing is known of the third

@@ -1,0 +1,177 @@
+"""Samples: exact sizes, quotas, trees, the same rows each time, resuming, refusals."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from killed import KILLED, contents
+from prcut.errors import InvalidInputError
+from prcut.pipeline import sampling as library
+from prcut.pipeline.sampling import draw_sample, share_down, share_out
+from prcut.ui.cli.commands import main
+
+rooms = st.lists(st.integers(0, 50), min_size=1, max_size=12)
+
+
+@given(rooms, st.data())
+@settings(deadline=None)
+def test_shares_add_up_and_no_room_is_overfull(sizes: list[int], data: Any) -> None:
+    room = np.array(sizes)
+    total = data.draw(st.integers(0, int(room.sum())))
+    weights = np.array(
+        data.draw(st.lists(st.floats(0.1, 9), min_size=len(room), max_size=len(room)))
+    )
+    shares = share_out(total, room, weights)
+    assert shares.sum() == total
+    assert (shares <= room).all()
+    assert (shares >= 0).all()
+    # of rooms that are not full each has its part of the level, but for rounding
+    level = (shares / weights)[shares < room]
+    if len(level):
+        assert np.ptp(level) <= 2 / weights[shares < room].min() + 1e-6
+        full = (shares / weights)[shares == room]
+        assert (full <= level.max() + 2 / weights.min() + 1e-6).all()
+
+
+@given(rooms, st.data())
+@settings(deadline=None)
+def test_shares_down_a_tree_add_up(sizes: list[int], data: Any) -> None:
+    room = np.array(sizes)
+    groups = data.draw(st.lists(st.integers(0, 3), min_size=len(room), max_size=len(room)))
+    layer = np.unique(groups, return_inverse=True)[1]
+    total = data.draw(st.integers(0, int(room.sum())))
+    shares = share_down(total, room, [layer])
+    assert shares.sum() == total
+    assert (shares <= room).all()
+    own = np.bincount(layer, shares)
+    is_open = own < np.bincount(layer, room)
+    assert not is_open.any() or np.ptp(own[is_open]) <= 1
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three files with six clusters of very different sizes."""
+    folder = tmp_path_factory.mktemp("run")
+    rng = np.random.default_rng(0)
+    (folder / "data" / "more").mkdir(parents=True)
+    sizes = [800, 500, 200, 60, 40, 20]
+    rows = np.repeat(6 * rng.normal(size=(6, 4)), sizes, axis=0)
+    rows = (rows + rng.normal(size=rows.shape))[rng.permutation(len(rows))].astype(np.float32)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 4)
+    table = pa.table({"id": np.arange(len(rows)) + 2**40, "e": lists})
+    for name, start, size in (("a", 0, 700), ("b", 700, 0), ("more/c", 700, 920)):
+        pq.write_table(table.slice(start, size), folder / "data" / f"{name}.parquet")
+    words = "-k 6 --column e --id-column id --steps 40 --device cpu -q --balance 0"
+    for name, more in (("run", words), ("levels", words.replace("-k 6", "--levels 2,3"))):
+        arguments = ["fit", str(folder / "data"), "--out", str(folder / name), *more.split()]
+        assert main(arguments) == 0
+    return folder
+
+
+def read(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    files = sorted(folder.rglob("*.parquet"))
+    table = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+    assert table.schema.names == ["id", "label"]
+    return table["id"].to_numpy(), table["label"].to_numpy()
+
+
+@pytest.mark.parametrize("balance", ["tree", "uniform", "temperature:1", "temperature:2"])
+def test_samples_have_their_size_and_their_quotas(run: Path, tmp_path: Path, balance: str) -> None:
+    drawn = draw_sample(run / "run", tmp_path / "out", 300, balance)
+    ids, labels = read(tmp_path / "out")
+    names, all_labels = read_labels(run / "run")
+    assert len(ids) == len(np.unique(ids)) == drawn.n_rows == 300
+    assert np.array_equal(all_labels[np.searchsorted(names, ids)], labels)
+    sizes, quotas = np.bincount(all_labels, minlength=6), np.bincount(labels, minlength=6)
+    is_open = quotas < sizes
+    if balance == "uniform":
+        assert np.ptp(quotas[is_open]) <= 1
+    if balance == "temperature:1":
+        assert np.abs(quotas - 300 * sizes / sizes.sum()).max() < 1
+    if balance == "temperature:2":
+        level = quotas[is_open] / np.sqrt(sizes[is_open])
+        assert np.ptp(level) < 0.3
+    assert not (tmp_path / "out" / "_prcut" / "work").exists()
+
+
+def read_labels(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    files = sorted((folder / "labels").rglob("*.parquet"))
+    table = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+    return table["id"].to_numpy(), table["label"].to_numpy()
+
+
+def test_levels_share_equally_among_their_first_clusters(run: Path, tmp_path: Path) -> None:
+    layers, n_clusters = library._read_layers(run / "levels")
+    assert [len(one) for one in layers] == [n_clusters]
+    draw_sample(run / "levels", tmp_path / "out", 50)
+    _, labels = read(tmp_path / "out")
+    sizes = np.bincount(layers[0][read_labels(run / "levels")[1]])
+    quotas = np.bincount(layers[0][labels], minlength=2)
+    assert abs(quotas[0] - quotas[1]) <= 1 or (quotas == sizes).any()
+
+
+def test_rows_are_drawn_by_seed_whatever_the_buckets(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    for name, seed, rows in (("a", 0, 2**22), ("b", 0, 100), ("c", 1, 2**22), ("d", 256, 2**22)):
+        monkeypatch.setattr(library, "_BUCKET_ROWS", rows)
+        draw_sample(run / "run", tmp_path / name, 200, "uniform", seed=seed)
+        drawn.append(read(tmp_path / name)[0])
+    assert np.array_equal(drawn[0], drawn[1])
+    for other in drawn[2:]:
+        assert len(np.intersect1d(drawn[0], other)) < 190
+    # a smaller sample is part of a larger one
+    draw_sample(run / "run", tmp_path / "small", 90, "uniform")
+    assert np.isin(read(tmp_path / "small")[0], drawn[0]).all()
+
+
+def test_all_rows_can_be_drawn(run: Path, tmp_path: Path) -> None:
+    draw_sample(run / "run", tmp_path / "out", 1620)
+    assert np.array_equal(np.sort(read(tmp_path / "out")[0]), np.arange(1620) + 2**40)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_call_is_resumed_with_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    draw_sample(run / "run", tmp_path / "calm", 100)
+    words = f"sample {run / 'run'} --out {tmp_path / 'out'} --size 100 -q"
+    command = [sys.executable, "-c", KILLED, "20", *words.split()]
+    assert subprocess.run(command, env=os.environ, check=False).returncode == -signal.SIGKILL
+    assert not (tmp_path / "out" / "_prcut" / "manifest.json").exists()
+    draw_sample(run / "run", tmp_path / "out", 100)
+    assert contents(tmp_path / "out") == contents(tmp_path / "calm")
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "words"),
+    [
+        (0, {}, "size"),
+        (10_000, {}, "at most 1620"),
+        (5, {"balance": "temperature:0"}, "temperature:2"),
+        (5, {"balance": "even"}, "tree, uniform"),
+        (5, {"seed": -1}, "seed"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    run: Path, tmp_path: Path, size: int, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        draw_sample(run / "run", tmp_path / "out", size, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_labels_says_what_to_do(run: Path, tmp_path: Path) -> None:
+    arguments = ["fit", str(run / "data"), "--out", str(tmp_path / "run"), "--no-assign", "-q"]
+    assert main([*arguments, "-k", "2", "--column", "e", "--steps", "5"]) == 0
+    with pytest.raises(InvalidInputError, match="no finished labels"):
+        draw_sample(tmp_path / "run", tmp_path / "out", 5)

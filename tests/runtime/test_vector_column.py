@@ -1,0 +1,100 @@
+"""Columns of vectors: lists of any kind, small numbers, bytes and bits."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from prcut.errors import InvalidInputError
+from prcut.runtime.sources import open_source, read_all
+from prcut.runtime.vector_column import split_column, to_matrix
+
+ROWS = np.random.default_rng(0).integers(-100, 100, (9, 16)).astype(np.int8)
+
+
+def column(rows: np.ndarray, form: str) -> pa.Array:
+    if form == "fixed":
+        return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+    if form == "binary":
+        return pa.array([row.tobytes() for row in rows], pa.binary())
+    if form == "fixed binary":
+        return pa.array([row.tobytes() for row in rows], pa.binary(rows[0].nbytes))
+    if form == "tensor":
+        return pa.FixedShapeTensorArray.from_numpy_ndarray(rows)
+    kinds = {"list": pa.list_, "large": pa.large_list}
+    return pa.array(list(rows), kinds[form](pa.from_numpy_dtype(rows.dtype)))
+
+
+def read(tmp_path: Path, values: pa.Array, name: str | None = None) -> np.ndarray:
+    table = pa.table({"id": np.arange(len(values)), "v": values})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+    source = open_source(tmp_path / "a.parquet", column=name)
+    rows = read_all(source)
+    assert rows.dtype == source.dtype
+    np.testing.assert_array_equal(source.read(3, 8), rows[3:8])
+    return rows
+
+
+@pytest.mark.parametrize("form", ["fixed", "list", "large", "tensor"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "float32", "float64"])
+def test_lists_are_found_and_read(tmp_path: Path, form: str, dtype: str) -> None:
+    rows = read(tmp_path, column(ROWS.astype(dtype), form))
+    np.testing.assert_array_equal(rows, ROWS.astype(dtype))
+    assert rows.dtype == (np.float32 if dtype in ("float32", "float64") else np.float16)
+
+
+@pytest.mark.parametrize("form", ["binary", "fixed binary"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "float32"])
+def test_bytes_are_what_their_name_says(tmp_path: Path, form: str, dtype: str) -> None:
+    rows = read(tmp_path, column(ROWS.astype(dtype), form), f"v:{dtype}")
+    np.testing.assert_array_equal(rows, ROWS.astype(dtype))
+
+
+@given(hnp.arrays(bool, st.tuples(st.integers(1, 5), st.sampled_from([8, 24]))))
+def test_bits_are_signs(signs: np.ndarray) -> None:
+    packed = np.packbits(signs, axis=1)
+    for form in ("fixed", "binary"):
+        rows = to_matrix(column(packed, form), "bits", "v", 0, signs.shape[1])
+        np.testing.assert_array_equal(rows, np.where(signs, 1, -1))
+
+
+def test_packed_bits_as_int8_lists(tmp_path: Path) -> None:
+    packed = np.random.default_rng(0).integers(0, 256, (9, 2), np.uint8)
+    rows = read(tmp_path, column(packed.view(np.int8), "list"), "v:bits")
+    np.testing.assert_array_equal(rows > 0, np.unpackbits(packed, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "message"),
+    [
+        (column(ROWS, "binary"), "v", "say what its bytes hold, v:bits, v:float16"),
+        (column(ROWS, "list"), "v:float32", r"is list<.*: int8>, expected .*bytes of float32"),
+        (pa.array([[1, 2]] * 9), "v", "expected lists of floats, int8 or uint8"),
+        (column(ROWS, "binary"), None, "has 0 columns of float lists"),
+        (pa.array([b"abcd", b"abc"]), "v:uint8", "a list of 3 values in row 1, expected n_feat"),
+        (pa.array([b"abcd", None]), "v:uint8", "1 null lists"),
+        (column(ROWS, "list"), "w:bits", "has no column 'w'; it has id, v"),
+    ],
+)
+def test_what_holds_no_vectors_is_refused(
+    tmp_path: Path, values: Any, name: str | None, message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        read(tmp_path, values, name)
+
+
+def test_float_lists_go_before_small_ones(tmp_path: Path) -> None:
+    small, floats = column(ROWS, "list"), column(ROWS.astype(np.float32), "list")
+    pq.write_table(pa.table({"tokens": small, "v": floats}), tmp_path / "a.parquet")
+    assert open_source(tmp_path / "a.parquet").column == "v"  # type: ignore[attr-defined]
+
+
+def test_a_name_with_a_colon_stays_a_name() -> None:
+    assert split_column("a:bits", ["a:bits"]) == ("a:bits", None)
+    assert split_column("a:b", ["a"]) == ("a:b", None)

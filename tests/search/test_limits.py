@@ -1,0 +1,94 @@
+"""Sizes within limits, exactly, on any graph."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_blobs
+
+import reference
+from prcut.graph.build import build_graph
+from prcut.search.fragments import CoarseGraph
+from prcut.search.limits import Limits, _pair_up, _price_moves, limit_sizes
+from prcut.search.partition import as_coarse, find_partition
+from prcut.search.prices import Prices
+from prcut.search.problem import Problem
+
+
+@given(
+    n_samples=st.integers(4, 40),
+    n_clusters=st.integers(2, 5),
+    density=st.sampled_from([0.02, 0.1, 0.5]),
+    seed=st.integers(0, 10**6),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_limits_hold_on_any_graph(
+    n_samples: int, n_clusters: int, density: float, seed: int, data: st.DataObject
+) -> None:
+    n_clusters = min(n_clusters, n_samples)
+    least = data.draw(st.integers(0, n_samples // n_clusters))
+    most = data.draw(st.integers(-(-n_samples // n_clusters), n_samples))
+    graph = as_coarse(reference.random_graph(n_samples, seed, density))
+    labels = np.random.default_rng(seed).integers(n_clusters, size=n_samples)
+    given_labels = labels.copy()
+    found = limit_sizes(Problem.of(graph, n_clusters, 1.0), [labels], Limits(least, most))
+    sizes = np.bincount(found.labels, minlength=n_clusters)
+    assert least <= sizes.min()
+    assert sizes.max() <= most
+    np.testing.assert_array_equal(labels, given_labels)
+
+
+@given(seed=st.integers(0, 10**6), n_clusters=st.integers(2, 4))
+@settings(max_examples=30, deadline=None)
+def test_sums_of_weights_come_within_a_row_of_their_limits(seed: int, n_clusters: int) -> None:
+    rng = np.random.default_rng(seed)
+    links = as_coarse(reference.random_graph(40, seed, 0.2)).links
+    weights = rng.uniform(0.5, 3, 40)
+    limits = Limits(0.9 * weights.sum() / n_clusters, 1.1 * weights.sum() / n_clusters)
+    problem = Problem.of(CoarseGraph(links, weights), n_clusters, 1.0)
+    found = limit_sizes(problem, [np.arange(40) % n_clusters], limits)
+    sums = np.bincount(found.labels, weights, n_clusters)
+    assert np.abs(limits.excess(sums)).max() <= weights.max()
+
+
+@pytest.mark.parametrize("n_clusters", [3, 7])
+def test_equal_sizes_of_blobs_keep_fixed_rows_and_lower_the_cut(n_clusters: int) -> None:
+    rows, _ = make_blobs(300, 2, centers=5, cluster_std=2.0, random_state=1)
+    graph = build_graph(rows.astype(np.float32), 8)
+    free = find_partition(graph, n_clusters)
+    preferred = np.full(300, -1)
+    preferred[:n_clusters] = np.arange(n_clusters)
+    prices = Prices(preferred, np.full(300, np.inf))
+    problem = Problem.of(as_coarse(graph), n_clusters, free.balance_weight, prices)
+    limits = Limits(300 // n_clusters, -(-300 // n_clusters))
+    found = limit_sizes(problem, [free.labels, *free.starts], limits)
+    assert found.labels[:n_clusters].tolist() == list(range(n_clusters))
+    assert not limits.excess(np.bincount(found.labels)).any()
+    random = np.arange(300) % n_clusters
+    assert found.objective < 0.7 * problem.score(random).objective
+
+
+def test_prices_of_moves_are_the_changes_of_the_objective() -> None:
+    graph = as_coarse(reference.random_graph(25, 3, 0.3))
+    prices = Prices(np.arange(25) % 4 - 1, np.full(25, 0.1))
+    problem = Problem.of(graph, 3, 1.0, prices)
+    labels = np.arange(25) % 3
+    now = problem.score(labels).objective
+    for anywhere in (False, True):
+        moves = _price_moves(problem, labels, anywhere)
+        assert len(moves.row) > 20
+        for row, after, change in zip(*moves, strict=True):
+            moved = labels.copy()
+            moved[row] = after
+            assert problem.score(moved).objective - now == pytest.approx(change, abs=1e-9)
+
+
+def test_rows_are_paired_once_and_between_two_clusters() -> None:
+    problem = Problem.of(as_coarse(reference.random_graph(60, 4, 0.2)), 4, 0.5)
+    labels = np.arange(60) % 4
+    one, other, gain = _pair_up(_price_moves(problem, labels), labels)
+    both = np.concatenate([one, other])
+    assert len(np.unique(both)) == len(both) > 10
+    assert (gain < 0).all()
+    assert (labels[one] < labels[other]).all()

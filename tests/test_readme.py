@@ -1,0 +1,115 @@
+"""The README as a stranger meets it: pasted into a fresh process, and rendered by an index."""
+
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import yaml
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+# where files and pages of this repository are, for readers who are elsewhere
+FILES = ("https://github.com/prcut/prcut/blob/main/", "https://github.com/prcut/prcut/tree/main/")
+PICTURES, PAGES = (
+    "https://raw.githubusercontent.com/prcut/prcut/main/",
+    "https://prcut.readthedocs.io/",
+)
+BLOCKS = re.findall(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", README, re.M | re.S)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_runs_as_pasted_from_nothing_and_prints_what_is_said(
+    number: int, tmp_path: Path
+) -> None:
+    code, output = BLOCKS[number]
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == output
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_screen_says_what_it_is_and_how_to_get_it() -> None:
+    assert BLOCKS[0][1], "the first snippet shows its output"
+    headings = re.findall(r"^## (.+)", README, re.MULTILINE)
+    assert headings[:3] == ["Install", "How good it is", "When not to use it"]
+    first = README.partition("\n## ")[0]
+    assert "```python" in first
+    assert "docs/report.png" in first
+    assert f"]({PAGES})" in first
+
+
+def test_k_means_reaches_what_is_said_of_it() -> None:
+    rows, digits = load_digits(return_X_y=True)
+    found = KMeans(10, n_init=10, random_state=0).fit_predict(rows)
+    assert f"k-means reaches {adjusted_rand_score(digits, found):.2f}." in README
+
+
+def test_every_extra_of_a_user_has_its_row() -> None:
+    """Read with a regular expression: tomllib came with Python 3.11."""
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    extras = set(re.findall(r"^(\w+) = \[", section, re.MULTILINE))
+    assert set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)) == extras - {
+        *("bench", "dev", "docs")
+    }
+
+
+def targets() -> list[str]:
+    return re.findall(r"\]\(([^)]+)\)", README)
+
+
+def test_links_are_absolute_and_those_of_this_repository_exist() -> None:
+    assert len(targets()) > 20
+    for target in targets():
+        assert target.startswith("https://"), target
+        address, _, anchor = target.partition("#")
+        path = None
+        for start in (*FILES, PICTURES):
+            if address.startswith(start):
+                path = ROOT / address.removeprefix(start)
+        if address.startswith(PAGES):
+            page = address.removeprefix(PAGES).removesuffix(".html") or "index"
+            path = ROOT / f"docs/{page}.md"
+        if path is None:
+            continue
+        if path.name == "report.png" and not path.exists():
+            pytest.skip("docs/report.png is not drawn yet")
+        assert path.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.+)", path.read_text("utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", one).strip().lower() for one in titles}
+            assert anchor in {one.replace(" ", "-") for one in slugs}, target
+
+
+def test_the_site_is_where_the_readme_says() -> None:
+    found = re.search(r"^site_url: (\S+)", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    if found is None:
+        pytest.skip("mkdocs.yml has no site_url")
+    assert found[1].rstrip("/") == PAGES.rstrip("/")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert f"{citation['repository-code']}/blob/main/" == FILES[0]
+
+
+def test_an_index_renders_it() -> None:
+    pytest.importorskip("comrak", reason="needs readme_renderer[md]")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its lexers
+        from readme_renderer.markdown import render
+    page = render(README)
+    assert page is not None
+    assert page.count("<img") == README.count("![")
+    assert page.count("<table") == 2
+    assert "<h2" in page
+    assert "```" not in page

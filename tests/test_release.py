@@ -1,0 +1,169 @@
+"""What publishes a release: workflows, image, recipe and templates agree with the package."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import prcut
+
+tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11, to read pyproject.toml")
+
+ROOT = Path(__file__).parent.parent
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+# -- workflows -----------------------------------------------------------------------------------
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    zizmor = shutil.which("zizmor", path=str(Path(sys.executable).parent)) or shutil.which("zizmor")
+    if zizmor is None:
+        pytest.skip("zizmor is not installed: workflows are not linted")
+    command = [zizmor, "--offline", "--no-progress", "--persona=pedantic", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_linter_finds_nothing_in_the_workflows() -> None:
+    run = lint(ROOT / ".github")
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "finding"),
+    [
+        (r"@[0-9a-f]{40} # v\S+", "@v4", "unpinned-uses"),
+        (r"\n +with:\n +persist-credentials: false", "", "artipacked"),
+        ("make docs", "make ${{ github.event.head_commit.message }}", "template-injection"),
+        (r"permissions: \{\}", "permissions: write-all", "excessive-permissions"),
+    ],
+)
+def test_the_linter_would_find_it(tmp_path: Path, right: str, wrong: str, finding: str) -> None:
+    spoilt = tmp_path / ".github/workflows/docs.yml"
+    spoilt.parent.mkdir(parents=True)
+    text = (ROOT / ".github/workflows/docs.yml").read_text("utf-8")
+    spoilt.write_text(re.sub(right, wrong, text), "utf-8")
+    run = lint(tmp_path / ".github")
+    assert run.returncode != 0
+    assert finding in run.stdout
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_files_and_targets_that_a_workflow_names_exist(path: Path) -> None:
+    jobs = load(path)["jobs"]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for job in jobs.values():
+        assert job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            command = step.get("run", "")
+            for file in re.findall(r"[\w./]*(?:benchmarks|\.ci)/\w+\.py", command):
+                assert (ROOT / file).exists(), file
+            for targets in re.findall(r"\bmake ([a-z ]+)", command):
+                for target in targets.split():
+                    assert re.search(rf"^{target}\b.*:", makefile, re.M), target
+
+
+def test_only_publishing_deploying_and_recording_may_write() -> None:
+    may_write = {
+        (path.stem, name): sorted(key for key, value in given.items() if value == "write")
+        for path in WORKFLOWS
+        for name, job in load(path)["jobs"].items()
+        if "write" in (given := job.get("permissions", {})).values()
+    }
+    assert may_write == {
+        ("benchmarks", "record"): ["contents"],
+        ("docs", "deploy"): ["id-token", "pages"],
+        ("release", "publish"): ["id-token"],
+    }
+
+
+def test_a_release_waits_for_all_that_is_tested_and_counts_its_files() -> None:
+    jobs = load(ROOT / ".github/workflows/release.yml")["jobs"]
+    assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
+    n_files = len(jobs["wheels"]["strategy"]["matrix"]["os"]) + 1
+    checked = next(step["run"] for step in jobs["publish"]["steps"] if "run" in step)
+    assert checked.count(f"= {n_files}") == 2
+    assert "smoke.py" in PROJECT["tool"]["cibuildwheel"]["test-command"]
+    assert PROJECT["tool"]["cibuildwheel"]["environment"]["PRCUT_REQUIRE_KERNELS"] == "1"
+
+
+# -- the package, the image, the recipe ----------------------------------------------------------
+
+
+def test_the_package_says_where_it_lives() -> None:
+    urls = PROJECT["project"]["urls"]
+    site = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert f"site_url: {urls['Documentation']}/\n" in site
+    assert f"repo_url: {urls['Homepage']}\n" in site
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= set(urls)
+
+
+def recipe() -> dict[str, Any]:
+    text = (ROOT / "recipe/meta.yaml").read_text("utf-8")
+    values = dict(re.findall(r'{% set (\w+) = "([^"]+)" %}', text))
+    text = re.sub(r"{%.*?%}", "", text)
+    text = re.sub(r"{{ (name|version) }}", lambda found: values[found[1]], text)
+    found: dict[str, Any] = yaml.safe_load(re.sub(r"{{ .*? }}", "X", text))
+    return found
+
+
+def test_the_recipe_has_the_version_and_dependencies_of_the_package() -> None:
+    made = recipe()
+    assert str(made["package"]["version"]) == prcut.__version__
+    assert f"prcut-{prcut.__version__}.tar.gz" in made["source"]["url"]
+    names = {"torch": "pytorch"}
+    expected = {"python": PROJECT["project"]["requires-python"]}
+    for line in PROJECT["project"]["dependencies"]:
+        needed = Requirement(line)
+        expected[names.get(needed.name, needed.name)] = str(needed.specifier)
+    assert dict(line.split(" ") for line in made["requirements"]["run"]) == expected
+    assert set(PROJECT["build-system"]["requires"]) <= {
+        line.replace(" ", "") for line in made["requirements"]["host"]
+    }
+    script = PROJECT["project"]["scripts"]["prcut"]
+    assert made["build"]["entry_points"] == [f"prcut = {script}"]
+
+
+def test_the_image_has_all_that_a_build_needs_and_runs_as_nobody() -> None:
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    sent = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    for name in re.search(r"^COPY (.*) \./$", text, re.M)[1].split():  # type: ignore[index]
+        assert (ROOT / name).exists()
+        assert f"!{name}" in sent
+    assert "!src" in sent
+    assert re.search(r"^USER 65534", text, re.M)
+    version = re.search(r"python:(3\.\d+)-slim", text)
+    assert version is not None
+    assert f"Programming Language :: Python :: {version[1]}" in PROJECT["project"]["classifiers"]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
+def test_issue_forms_are_forms(path: Path) -> None:
+    form = load(path)
+    if path.stem == "config":
+        assert {"name", "url", "about"} == set.intersection(*map(set, form["contact_links"]))
+        return
+    assert {"name", "description", "body"} <= set(form)
+    ids = [entry["id"] for entry in form["body"] if entry["type"] != "markdown"]
+    assert len(ids) == len(set(ids)) >= 3
+    assert any(entry.get("validations", {}).get("required") for entry in form["body"])
+
+
+def test_a_source_distribution_has_what_its_tests_read() -> None:
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    for name in included:
+        assert (ROOT / name).exists(), name
+    assert {".github", "Dockerfile", "recipe", ".ci/smoke.py", "tests", "docs"} <= set(included)
