@@ -20,7 +20,7 @@ from prcut.graph.neighbors import Neighbors
 from prcut.graph.rows import as_features, divide_columns, gather_rows
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
-from prcut.pipeline.config import FitConfig, check_n_samples
+from prcut.pipeline.config import FitConfig
 from prcut.pipeline.constrained import fraction_limits, price_clusters, search_known
 from prcut.pipeline.known import Known
 from prcut.pipeline.score import Score, score_labels
@@ -135,11 +135,9 @@ def fit_rows(
         the search as it ends.
     lazy : bool
         Distil a searched partition only when the assigner is asked for, from a copy of the rows.
-    neighbors : Neighbors, optional
-        Of the rows, where they were found already.
-    known : Known, optional
+    neighbors, known : Neighbors, Known, optional
+        Neighbours of the rows, where they were found already; classes, links and weights of rows.
     """
-    check_n_samples(rows.shape[0], config)
     known, log = known or Known(), StepLog(on_step)
     known.check(config, rows.shape[0])
     chosen = known.weigh(ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors)))
@@ -153,8 +151,7 @@ def fit_rows(
         probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
         lesson = draw_lesson(features, votes, config, copy=lazy)
         taught = lesson, balance_weight, options, chosen.scales
-        fractions = fraction_limits(config, rows.shape[0])
-        start = LazyStart(partial(distil, *taught, fractions))
+        start = LazyStart(partial(distil, *taught, fraction_limits(config, rows.shape[0])))
         if not lazy:
             start()
     else:
@@ -166,9 +163,8 @@ def fit_rows(
         start().assigner.divide_columns(chosen.scales)
     cost = config.n_clusters, balance_weight, config.layer_sizes
     score = score_labels(chosen.graph, labels, *cost, known.weights)
-    kept = balance_weight, config.solver, chosen.n_neighbors
-    sure = probabilities, chosen.scales, stability
-    return Fit(start, labels, *score, *kept, tuple(log), *sure, chosen.graph)
+    kept = balance_weight, config.solver, chosen.n_neighbors, tuple(log)
+    return Fit(start, labels, *score, *kept, probabilities, chosen.scales, stability, chosen.graph)
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:

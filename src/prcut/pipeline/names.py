@@ -237,7 +237,7 @@ def _find_terms(
     rows = np.flatnonzero(labels >= 0)
     if len(rows) > _MOST_TEXTS:
         rows = np.sort(np.random.default_rng(0).choice(rows, _MOST_TEXTS, replace=False))
-    found = TextTerms.count([str(texts[row]) for row in rows.tolist()], language, n_words)
+    found = TextTerms.find([str(texts[row]) for row in rows.tolist()], language, n_words)
     counts = found.of_clusters(labels[rows], nodes.n_clusters)
     sizes = np.bincount(labels[rows], minlength=nodes.n_clusters).astype(np.float64)
     members = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from prcut.training.batches import BatchStream
 from prcut.training.loop import train
 from prcut.training.projection import Projection
 from prcut.training.state import Record, TrainConfig, TrainState
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _LOG = logging.getLogger(__name__)
 # no start is made after one whose objective is this small a fraction of what ignorance costs
@@ -51,7 +54,7 @@ class Lazy(Generic[Made]):
         self._lock = Lock()
 
     @classmethod
-    def of(cls, made: Made) -> Lazy[Made]:
+    def of(cls, made: Made) -> Self:
         """Return one that is made already."""
         lazy = cls(lambda: made)
         lazy()

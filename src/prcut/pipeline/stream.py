@@ -66,6 +66,8 @@ def train_further(
 class StreamMixin:
     """Gives an estimator ``partial_fit``."""
 
+    cluster_stability_: np.ndarray | None
+
     def partial_fit(self: Any, X: Any, y: Any = None) -> Any:  # noqa: ARG002, N803
         """Train further with the rows of X, one part of a stream.
 

@@ -20,6 +20,7 @@ from prcut.pipeline.known import refuse_known
 from prcut.pipeline.score import score_labels
 from prcut.pipeline.starts import Lazy, LazyStart
 from prcut.runtime.distributed import choose_device
+from prcut.runtime.progress import Step
 from prcut.search.explain import Reasons, find_reasons
 from prcut.search.follow import Change, follow
 from prcut.search.votes import Votes
@@ -111,8 +112,8 @@ def update_rows(
     if not lazy:
         start()
     score = score_labels(graph, labels, len(used), balance_weight)
-    kept = balance_weight, "search", n_neighbors, ()
-    fit = Fit(start, labels, *score, *kept, votes.shares(), scales, None, graph)
+    fit = Fit(start, labels, *score, balance_weight, "search", n_neighbors, (), votes.shares())
+    fit = fit._replace(scales=scales, graph=graph)
     changes = tuple(
         change._replace(
             cluster=int(named[change.cluster]),
@@ -141,6 +142,7 @@ class UpdateMixin:
     _kept: tuple[Any, np.ndarray] | None
     _reasons: Lazy[Reasons] | None
     changes_: tuple[Change, ...]
+    _steps: tuple[Step, ...]
 
     @property
     def cluster_ids_(self) -> np.ndarray:
@@ -202,6 +204,8 @@ class UpdateMixin:
         fit, rows = found.fit, _stack(old_rows, new_rows)
         for name in ("cluster_count_", "probs_"):  # of the earlier fit
             self.__dict__.pop(name, None)
+        # they are, of rows in memory
+        assert fit.labels is not None and fit.probabilities is not None  # noqa: S101, PT018
         self.n_clusters_ = len(found.names.ids)
         self.clusters_ = fit.labels.copy()
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
@@ -246,6 +250,7 @@ class UpdateMixin:
                 rng = np.random.default_rng([seed, 4])
                 drawn = np.sort(rng.choice(n_samples, _KEPT_ROWS, replace=False))
             self._kept = rows[drawn], self.clusters_[drawn]
+        assert fit.graph is not None  # noqa: S101
         cost = n_clusters, fit.balance_weight
         find = partial(find_reasons, fit.graph, self.clusters_, *cost, weights=weights)
         self._reasons = Lazy(find)
@@ -265,4 +270,5 @@ class UpdateMixin:
                 f"old_ids of shape {ids.shape} must be an integer for each of the "
                 f"{rows.shape[0]} rows of X_old_sample."
             )
-        return self._names.positions(ids.astype(np.int64))
+        found: np.ndarray = self._names.positions(ids.astype(np.int64))
+        return found

@@ -233,4 +233,5 @@ def _measure_inside(graph: SimilarityGraph, labels: np.ndarray) -> np.ndarray:
     degree = np.bincount(source, weight, len(labels))
     kept = np.bincount(source, weight * (labels[source] == labels[target]), len(labels))
     inside = np.full(len(labels), np.nan)
-    return np.divide(kept, degree, out=inside, where=degree > 0).astype(np.float32)
+    np.divide(kept, degree, out=inside, where=degree > 0)
+    return inside.astype(np.float32)
