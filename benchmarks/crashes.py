@@ -248,12 +248,13 @@ def same(expected: dict[str, str], found: dict[str, str], *, is_whole: bool) -> 
 class Trials:
     """Runs that are struck, against one that is not."""
 
-    def __init__(self, place: Path, data: Path) -> None:
+    def __init__(self, place: Path, data: Path, kinds: set[str]) -> None:
         self.place, self.data = place, data
         self.short: list[str] = []
         self.n_done = self.n_missed = 0
         self.expected: dict[str, dict[str, str]] = {}
-        for kind in ("disk", "memory", "levels", "dedup", "sample"):
+        kinds |= {"memory"} if "sample" in kinds else set()
+        for kind in sorted(kinds):
             run = place / f"calm-{kind}" / "run"
             run.parent.mkdir()
             if code := in_fork(command(data, run, kind), run.parent / "log"):
@@ -394,11 +395,13 @@ def main() -> int:
         of_stage = itertools.groupby(cases, key=lambda case: case[:2])
         cases = [chance.choice(list(group)) for _, group in of_stage]
         curation = [case for case in cases if case[0] in ("dedup", "sample")]
-        cases = chance.sample([case for case in cases if case not in curation], 7)
-        cases += chance.sample(curation, 3)
+        if not args.only:
+            others = [case for case in cases if case not in curation]
+            cases = chance.sample(others, 7) + chance.sample(curation, 3)
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder) / "data")
-        trials = Trials(Path(folder), Path(folder) / "data")
+        struck = {case[0] for case in cases} | (set() if args.only else {"disk"})
+        trials = Trials(Path(folder), Path(folder) / "data", struck)
         for case in cases:
             trials.strike(*case)
         if not args.only:

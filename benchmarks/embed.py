@@ -12,7 +12,6 @@ memory is that of fresh processes at n and 4n rows of JSONL, with an encoder tha
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from benchmarks.harness.usage import peak_memory
 from torch import Tensor, nn
 
 from _verdict import Table, keep, verdict
@@ -34,8 +34,8 @@ from prcut.pipeline.encoders.load import LOADERS, load_encoder
 
 LEAST_SPEED, MOST_MEMORY = 0.9, 1.1
 N_TEXTS, N_PARTS = 20_000, 5
-QUICK_TEXTS, QUICK_PARTS = 1024, 2
-MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 20_000
+QUICK_TEXTS, QUICK_PARTS = 512, 2
+MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 16_000
 
 
 def read_texts(n_texts: int) -> list[str]:
@@ -96,13 +96,13 @@ class _Bytes(nn.Module):
 
 
 def measure_memory(path: str, out: str) -> None:
-    """Embed in this process, and print its peak memory in kB."""
+    """Embed in this process, and print its peak memory in bytes."""
     LOADERS["bytes"] = (("texts",), lambda *_: Encoder(_Bytes(), _Bytes(), "bytes 1", ""))
     embed_files(path, "bytes:x", out, text_column="body", id_column="id")
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(peak_memory())
 
 
-def peak_memory(n_rows: int, folder: Path) -> int:
+def memory_of_rows(n_rows: int, folder: Path) -> int:
     """Return the peak memory in bytes of a process that embeds so many rows."""
     path = folder / f"{n_rows}.jsonl"
     with path.open("w") as file:
@@ -110,12 +110,13 @@ def peak_memory(n_rows: int, folder: Path) -> int:
             file.write(json.dumps({"id": row, "body": f"text {row} " * 20}) + "\n")
     command = [sys.executable, __file__, "--memory-of", str(path), str(folder / f"out{n_rows}")]
     found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    return int(found.stdout.split()[-1]) * 1024
+    return int(found.stdout.split()[-1])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small random model")
+    parser.add_argument("--texts", type=int, default=N_TEXTS, help="fewer texts, nothing is kept")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.memory_of:
@@ -128,7 +129,7 @@ def main() -> int:
         try:
             (folder / "model").mkdir()
             model = make_model(folder / "model") if given.quick else "minilm"
-            n_texts, n_parts = (QUICK_TEXTS, QUICK_PARTS) if given.quick else (N_TEXTS, N_PARTS)
+            n_texts, n_parts = (QUICK_TEXTS, QUICK_PARTS) if given.quick else (given.texts, N_PARTS)
             bare, ours = compare_speed(model, read_texts(n_texts), n_parts, folder)
             name = "random, 2 layers of 384" if given.quick else "MiniLM"
             figures = f"{bare:,.0f} rows/s", f"{ours:,.0f} rows/s", f"{ours / bare:.3f}"
@@ -138,12 +139,12 @@ def main() -> int:
         except (PRCutError, ImportError) as error:
             print(f"speed is left out: {error}")
         n_rows = QUICK_MEMORY_ROWS if given.quick else MEMORY_ROWS
-        small, large = (peak_memory(n, folder) for n in (n_rows, 4 * n_rows))
+        small, large = (memory_of_rows(n, folder) for n in (n_rows, 4 * n_rows))
         sizes = f"{small / 2**20:,.0f} MB at n", f"{large / 2**20:,.0f} MB at 4n"
         table.add("peak memory", f"{n_rows:,} rows", *sizes, f"{large / small:.3f}")
         if large > MOST_MEMORY * small:
             short.append(f"memory: {large / small:.3f} times as much for 4n rows")
-    if not given.quick:
+    if not given.quick and given.texts == N_TEXTS:
         keep("embed", table)
     return verdict(short, "embedding costs what its encoder costs, in constant memory")
 

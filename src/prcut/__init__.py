@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from prcut.training.assigner.network import Assigner as Assigner
     from prcut.training.loop import train as train
     from prcut.training.loss import RatioCutLoss as RatioCutLoss
-    from prcut.training.loss import RunningClusterMass as RunningClusterMass
 
 __version__ = "0.2.0"
 
@@ -32,7 +31,6 @@ _HOME = {
     "PRCut": "estimator",
     "PRCutError": "errors",
     "RatioCutLoss": "training.loss",
-    "RunningClusterMass": "training.loss",
     "SimilarityGraph": "graph.similarity_graph",
     "build_blocks": "pipeline.outofcore.build_blocks",
     "build_graph": "graph.build",
@@ -47,7 +45,9 @@ _HOME = {
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
-__getattr__, _ = import_lazily(__name__, _HOME)
+# now a name of prcut.training; what imports it from here still may
+_MOVED = {"RunningClusterMass": "training.loss"}
+__getattr__, _ = import_lazily(__name__, {**_HOME, **_MOVED})
 
 
 def __dir__() -> list[str]:

@@ -242,7 +242,7 @@ class PRCut(
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
         self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
-        self._keep_fit(rows, fit, config.seed)
+        self._keep_fit(rows, fit, config.seed, (known or Known()).weights)
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:

@@ -195,8 +195,8 @@ def test_names_of_clusters_and_layers_are_columns(
     assert [*table] == ["row", "label", "confidence", "label_2", "label_3", "name", "name_2"]
     assert table["name"] == [fine[label] for label in table["label"]]
     assert table["name_2"] == [coarse[label] for label in table["label_2"]]
+    renamed = names._replace(clusters=named(["x", *fine[1:]]))
     with pytest.raises(InvalidInputError, match="begun with another names"):
-        renamed = names._replace(clusters=named(["x", *fine[1:]]))
         assign_parquet(assigner, rows, out, layers=layers, names=renamed, device="cpu")
     with pytest.raises(InvalidInputError, match="2 names for n_clusters=5"):
         assign_parquet(assigner, rows, tmp_path / "new", names=Names(named(coarse), {}))

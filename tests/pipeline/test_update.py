@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 
 from prcut import PRCut
 from prcut.errors import InvalidInputError
@@ -33,22 +33,18 @@ def test_an_unchanged_world_changes_no_row(digits):
     assert (model.labels_ == before).mean() > 0.995
 
 
-def test_classes_come_and_go_and_ids_are_not_reused(digits, tmp_path):
-    rows, classes = digits
+def test_classes_come_and_go_and_ids_are_not_reused(tmp_path):
+    rows, classes = make_blobs(1200, centers=10 * np.eye(6), cluster_std=1.5, random_state=2)
     week = np.arange(len(rows)) % 3
-    first, second, third = (
-        (week == 0) & (classes != 5),
-        (week == 1) & (classes != 0),
-        (week == 2) & (classes != 5),
-    )
+    first, second = (week == 0) & (classes != 5), (week == 1) & (classes != 0)
+    third, later = week == 2, (week == 2) & (classes != 0)
     model = fitted(rows[first], 5)
     ids = model.cluster_ids_[model.labels_]
     zero = np.bincount(ids[classes[first] == 0]).argmax()
 
     # the class 5 appears; 0 is still among the earlier rows
     model.update(rows[second], rows[first], old_ids=ids)
-    births = [one for one in model.changes_ if one.kind == "birth"]
-    assert [one.cluster for one in births] == [5]
+    assert [(one.kind, one.cluster) for one in model.changes_] == [("birth", 5)]
     assert model.n_clusters_ == 6
     new_ids = model.cluster_ids_[model.labels_]
     assert (new_ids[: len(ids)] == ids).mean() > 0.97
@@ -59,23 +55,19 @@ def test_classes_come_and_go_and_ids_are_not_reused(digits, tmp_path):
     model.save(tmp_path / "model")
     model = PRCut.load(tmp_path / "model")
     assert model.cluster_ids_.tolist() == list(range(6))
-    later = third & (classes != 0)
     model.update(rows[later], rows[second], old_ids=of_second)
     assert [(one.kind, one.cluster) for one in model.changes_] == [("death", zero)]
     left = [one for one in range(6) if one != zero]
     assert model.cluster_ids_.tolist() == left
 
     # and when it comes back, it is a new cluster with a new id
-    rows_of_week = rows[later]
-    model.update(
-        rows[third], rows_of_week, old_ids=model.cluster_ids_[model.labels_[-later.sum() :]]
-    )
-    assert [one.cluster for one in model.changes_ if one.kind == "birth"] == [6]
+    old_ids = model.cluster_ids_[model.labels_[-later.sum() :]]
+    model.update(rows[third], rows[later], old_ids=old_ids)
+    assert [(one.kind, one.cluster) for one in model.changes_] == [("birth", 6)]
     model.save(tmp_path / "again")
-    assert PRCut.load(tmp_path / "again").cluster_ids_.tolist() == [*left, 6]
-    np.testing.assert_array_equal(
-        model.predict(rows[:20]), PRCut.load(tmp_path / "again").predict(rows[:20])
-    )
+    again = PRCut.load(tmp_path / "again")
+    assert again.cluster_ids_.tolist() == [*left, 6]
+    np.testing.assert_array_equal(model.predict(rows[:20]), again.predict(rows[:20]))
 
 
 def test_the_kept_rows_stand_for_the_earlier_ones(digits):

@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 from prcut import SimilarityGraph
 from prcut.numerics.objective import hard_objective
 from prcut.search.explain import find_reasons
+from prcut.search.fragments import CoarseGraph
+from prcut.search.partition import as_coarse
+from prcut.search.problem import Problem
 
 
 def _random_graph(rng: np.random.Generator, n_samples: int) -> SimilarityGraph:
@@ -73,3 +76,16 @@ def test_a_row_in_the_wrong_cluster_would_lower_the_objective():
     found = find_reasons(graph, np.array([0, 0, 1, 1, 1, 1]), 2, 0.0)
     assert found.change[2] < 0
     assert "would lower J by" in found.explain()[2]
+
+
+def test_a_weight_counts_as_so_many_rows():
+    rng = np.random.default_rng(3)
+    graph, labels, weights = _random_graph(rng, 20), np.arange(20) % 3, rng.integers(1, 4, 20)
+    found = find_reasons(graph, labels, 3, 0.5, weights=weights.astype(np.float64))
+    coarse = CoarseGraph(as_coarse(graph).links, weights.astype(np.float64))
+    problem = Problem.of(coarse, 3, 0.5)
+    for row in np.flatnonzero(found.runner_up >= 0):
+        moved = labels.copy()
+        moved[row] = found.runner_up[row]
+        change = problem.score(moved).objective - problem.score(labels).objective
+        assert found.change[row] == pytest.approx(change, abs=1e-9)

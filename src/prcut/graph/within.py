@@ -47,8 +47,9 @@ def distances_to(rows: np.ndarray, others: np.ndarray, metric: Metric) -> np.nda
         )
         found: np.ndarray = np.maximum(1 - rows @ others.T, 0)
         return found
-    found = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
-    return np.sqrt(np.maximum(found, 0))
+    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
+    rooted: np.ndarray = np.sqrt(np.maximum(squares, 0))
+    return rooted
 
 
 def is_within(distances: Any, epsilon: float) -> Any:

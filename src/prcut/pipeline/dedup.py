@@ -35,7 +35,7 @@ from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.run_folder import read_plan
 from prcut.pipeline.run_plan import GraphConfig, choose_mode, usable_memory
 from prcut.runtime.engine import Engine, LocalEngine
-from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.folder import Folder, absolute_path, plan_key
 from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, cut_row_ranges, open_source, rows_per_read
@@ -104,6 +104,10 @@ def find_duplicates(
     source, blocks = _open_data(data, column, id_column, metric)
     values = _check_keep(keep, source)
     folder, engine = Folder(path), engine or LocalEngine()
+    if not isinstance(engine, LocalEngine) and source.path is None:
+        raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
+    if getattr(source, "id_column", None) in ("group", "kept"):
+        raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     check_new(folder)
     state = folder / STATE_FOLDER
     plan = {
@@ -125,7 +129,7 @@ def find_duplicates(
     job = Job(state / "work", source, *given)
     if not state.exists("manifest.json"):
         options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
-        counts = _run_stages(job, folder, plan, options)
+        counts = _run_stages(job, path, plan, options)
         state.write_json("manifest.json", {"key": job.key, "plan": plan, "counts": counts})
     job.work.delete()
     folder.clear_unfinished()
@@ -134,7 +138,7 @@ def find_duplicates(
 
 
 def _run_stages(
-    job: Job, folder: Folder, plan: dict[str, Any], options: dict[str, Any]
+    job: Job, path: str | Path, plan: dict[str, Any], options: dict[str, Any]
 ) -> tuple[int, int, int]:
     """Run every stage; return how many rows are kept, how many groups there are, and copies."""
     source = job.source
@@ -146,14 +150,15 @@ def _run_stages(
     if job.blocks is None and plan["mode"] == "disk":
         sizes = stages.N_NEIGHBORS, job.metric, plan["block_rows"], _HALO
         config = BlockConfig(*sizes, anchors=1.0, recall=stages.RECALL, seed=job.seed)
-        blocks = build_blocks(source, f"{job.work.path}/blocks", config, **options)
-        job = job._replace(blocks=blocks)
+        # by its URI, if it has one, which a folder does not know
+        where = f"{absolute_path(path)}/{STATE_FOLDER}/work/blocks"
+        job = job._replace(blocks=build_blocks(source, where, config, **options))
     run("pairs", partial(stages.find_pairs, job), job.n_parts)
     n_buckets = stages.join_pairs(job)
     run("send groups", partial(stages.send_groups, job, n_buckets), job.n_parts)
     run("split groups", partial(stages.split_groups, job), n_buckets)
     counts = stages.join_groups(job, n_buckets)
-    run("write", partial(_write_range, job, folder), len(_file_cuts(source)) - 1)
+    run("write", partial(_write_range, job, Folder(path)), len(_file_cuts(source)) - 1)
     return counts
 
 

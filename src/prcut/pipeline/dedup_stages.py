@@ -272,9 +272,9 @@ def _components(
         # a pair that two blocks have found counts once
         is_new = np.ones(near.stop - near.start, bool)
         is_new[1:] = (np.diff(source[near]) != 0) | (np.diff(target[near]) != 0)
-        place_of = partial(np.searchsorted, found["rows"][inside])
-        one, other, distance_of = (x[near][is_new] for x in (source, target, distance))
-        yield inside, Pairs(place_of(one), place_of(other), distance_of)
+        pairs = Pairs(*(column[near][is_new] for column in (source, target, distance)))
+        ends = np.searchsorted(found["rows"][inside], pairs[:2])
+        yield inside, pairs._replace(source=ends[0], target=ends[1])
 
 
 def join_groups(job: Job, n_buckets: int) -> tuple[int, int, int]:

@@ -83,6 +83,8 @@ def _find_ids(source: Source, ids: Sequence[str]) -> np.ndarray:
 
 
 def _explain_graph(run: FinishedRun, numbers: np.ndarray) -> Reasons:
+    if run.plan.get("weight_column") is not None:
+        raise InvalidInputError("rows of a run with weights are explained by PRCut.explain only.")
     graph, everything = load_graph(run.folder / "graph"), np.arange(run.source.n_samples)
     if graph.n_samples == run.source.n_samples:
         labels = run.labels(everything, read_all(run.source))

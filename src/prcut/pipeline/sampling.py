@@ -85,7 +85,7 @@ def draw_sample(
     labels = _open_labels(run)
     if size > labels.n_samples:
         raise InvalidInputError(f"{size=} must be at most {labels.n_samples}, the rows of {run}.")
-    layers, n_clusters = _read_layers(run) if temperature is None else ([], _n_clusters(run))
+    layers, n_clusters = _read_layers(run)
     folder = Folder(path)
     check_new(folder)
     state = folder / STATE_FOLDER
@@ -170,18 +170,11 @@ def _parse_balance(balance: str) -> float | None:
     return temperature
 
 
-def _load(run: str | Path) -> Any:
-    model = f"{str(run).rstrip('/')}/model"
-    return load_levels(model) if Folder(model).exists(LEVELS_FILE) else load_model(model)
-
-
-def _n_clusters(run: str | Path) -> int:
-    return int(_load(run).assigner.n_clusters)
-
-
 def _read_layers(run: str | Path) -> tuple[list[np.ndarray], int]:
     """Return the group of every cluster in coarser layers, the coarsest first."""
-    loaded = _load(run)
+    model = f"{str(run).rstrip('/')}/model"
+    is_levels = Folder(model).exists(LEVELS_FILE)
+    loaded: Any = load_levels(model) if is_levels else load_model(model)
     n_clusters = int(loaded.assigner.n_clusters)
     if isinstance(loaded.assigner, LevelAssigner):
         starts, layers, nodes = np.empty(0, np.int64), [], [(0, loaded.assigner)]

@@ -16,7 +16,7 @@ from prcut.pipeline.choose import build_neighbor_graph
 from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, distil, draw_lesson
-from prcut.pipeline.outliers import ExemplarMixin
+from prcut.pipeline.known import refuse_known
 from prcut.pipeline.score import score_labels
 from prcut.pipeline.starts import Lazy, LazyStart
 from prcut.runtime.distributed import choose_device
@@ -88,6 +88,7 @@ def update_rows(
     """
     if not 0 <= stickiness < 1:
         raise InvalidInputError(f"{stickiness=} must be at least 0 and below 1.")
+    refuse_known(config, "update, which counts rows alike and leaves sizes free")
     rows = _stack(old_rows, new_rows)
     before = np.concatenate([old_labels, np.full(new_rows.shape[0], -1)])
     first = before.copy()
@@ -129,7 +130,7 @@ def _stack(*parts: Any) -> Any:
     return np.concatenate(parts)
 
 
-class UpdateMixin(ExemplarMixin):
+class UpdateMixin:
     """Gives an estimator ``update`` and ``explain``, and ids that clusters keep.
 
     A fit keeps its graph until it is first explained or saved, and up to 10,000 of its rows, which
@@ -232,7 +233,9 @@ class UpdateMixin(ExemplarMixin):
         reasons: Reasons = self._reasons().take(rows)
         return reasons.named(self.cluster_ids_)
 
-    def _keep_fit(self: Any, rows: Any, fit: Fit, seed: int) -> None:
+    def _keep_fit(
+        self: Any, rows: Any, fit: Fit, seed: int, weights: np.ndarray | None = None
+    ) -> None:
         """Keep what ``update`` and ``explain`` need; the clusters have their first ids."""
         n_clusters, n_samples = self.n_clusters_, rows.shape[0]
         self._forget_fit(n_clusters)
@@ -244,7 +247,8 @@ class UpdateMixin(ExemplarMixin):
                 drawn = np.sort(rng.choice(n_samples, _KEPT_ROWS, replace=False))
             self._kept = rows[drawn], self.clusters_[drawn]
         cost = n_clusters, fit.balance_weight
-        self._reasons = Lazy(partial(find_reasons, fit.graph, self.clusters_, *cost))
+        find = partial(find_reasons, fit.graph, self.clusters_, *cost, weights=weights)
+        self._reasons = Lazy(find)
 
     def _forget_fit(self, n_clusters: int) -> None:
         """Forget the rows and the graph of a fit, if there was one; its clusters keep their ids."""

@@ -22,6 +22,7 @@ from prcut.errors import InvalidInputError
 from prcut.graph.saved import save_graph
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.config import FitConfig
+from prcut.pipeline.known import refuse_known
 from prcut.pipeline.outofcore.row_labels import RowLabels, save_row_labels
 from prcut.pipeline.run_folder import RunResult, check_finished, read_plan, read_result, save_result
 from prcut.pipeline.run_plan import GraphConfig, describe_run
@@ -67,7 +68,8 @@ class FinishedRun(NamedTuple):
     def config(self) -> FitConfig:
         """The settings of the run, for a search."""
         with parsing(f"{self.folder.path}/plan.json"):
-            names = ("n_neighbors", "metric", "similarity", "hidden", "bottleneck", "standardize")
+            names = ["n_neighbors", "metric", "similarity", "hidden", "bottleneck", "standardize"]
+            names += ["min_size", "max_size", "weight_column", "label_column"]
             given = {name: self.plan[name] for name in names if self.plan.get(name) is not None}
             if "hidden" in given:
                 given["hidden"] = tuple(given["hidden"])
@@ -114,6 +116,7 @@ def update_run(
     :func:`prcut.pipeline.update.update_rows`. A cluster dies of which neither has any.
     """
     before = FinishedRun.open(run, old_data)
+    refuse_known(before.config, "update, which counts rows alike and leaves sizes free")
     plan, where = before.plan, absolute_path(path)
     names = {"column": column or plan["column"], "id_column": id_column or plan["id_column"]}
     source = open_source(data, **names)

@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.objective import ClusterCost
-from prcut.search.partition import as_coarse, cluster_cost
+from prcut.search.partition import as_coarse
+from prcut.search.problem import cluster_cost
 from prcut.search.sweep import cluster_sums
 
 
@@ -55,8 +56,11 @@ def find_reasons(
     n_clusters: int,
     balance_weight: float,
     rows: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> Reasons:
     r"""Find why the rows of a graph, or some of them, are in their clusters.
+
+    ``weights`` of all rows are what clusters' sizes add up, 1 by default.
 
     >>> path = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [5], [4]])
     >>> found = find_reasons(path, np.array([0, 0, 0, 1, 1, 1]), 2, 0.0, np.array([0, 2]))
@@ -65,11 +69,14 @@ def find_reasons(
     1 of 2 neighbours are in cluster 0; the runner-up is 1 with 1; moving would raise J by 0.05
     """
     coarse = as_coarse(graph)
+    if weights is not None:
+        coarse = coarse._replace(sizes=weights)
     cost = cluster_cost(coarse, n_clusters, balance_weight)
     cuts, sizes = cluster_sums(coarse, labels, n_clusters)
     links = coarse.links if rows is None else coarse.links[rows]
     own = labels if rows is None else labels[rows]
-    return compare_clusters(links, own, labels, cost, cuts, sizes)
+    weight = coarse.sizes if rows is None else coarse.sizes[rows]
+    return compare_clusters(links, own, labels, cost, cuts, sizes, weight)
 
 
 def compare_clusters(
@@ -79,13 +86,15 @@ def compare_clusters(
     cost: ClusterCost,
     cuts: np.ndarray,
     sizes: np.ndarray,
+    weight: np.ndarray | float = 1.0,
 ) -> Reasons:
     r"""Compare the clusters of some rows with those of their neighbours.
 
-    A row i of degree d, with links w to its own cluster A and v to another B, changes J by
+    A row of weight a (1) and degree d, with links w to its own cluster A and v to another B,
+    changes J by
 
-    .. math:: f(cut_A − d + 2w, |A| − 1) − f(cut_A, |A|)
-              + f(cut_B + d − 2v, |B| + 1) − f(cut_B, |B|)
+    .. math:: f(cut_A − d + 2w, |A| − a) − f(cut_A, |A|)
+              + f(cut_B + d − 2v, |B| + a) − f(cut_B, |B|)
 
     where f is :class:`prcut.numerics.objective.ClusterCost`.
 
@@ -97,6 +106,7 @@ def compare_clusters(
         Clusters of the rows, and of the nodes.
     cost : ClusterCost
     cuts, sizes : float64 arrays, shape (n_clusters,)
+    weight : float64 array, shape (n_rows,), or float
     """
     n_rows, n_clusters = len(own), len(sizes)
     entries = np.ones(len(labels)), labels, np.arange(len(labels) + 1)
@@ -109,10 +119,11 @@ def compare_clusters(
     is_own = cluster == own[row]
     inside = np.bincount(row[is_own], near.data[is_own], n_rows)
 
-    costs = cost(cuts, sizes)
-    leave = cost(cuts[own] - degree + 2 * inside, sizes[own] - 1) - costs[own]
+    costs, weight = cost(cuts, sizes), np.broadcast_to(weight, n_rows)
+    left = np.maximum(sizes[own] - weight, 0)  # rounding of weights may leave less than nothing
+    leave = cost(cuts[own] - degree + 2 * inside, left) - costs[own]
     other, to, link = row[~is_own], cluster[~is_own], near.data[~is_own]
-    enter = cost(cuts[to] + degree[other] - 2 * link, sizes[to] + 1) - costs[to]
+    enter = cost(cuts[to] + degree[other] - 2 * link, sizes[to] + weight[other]) - costs[to]
     change = leave[other] + enter
     # sorted by row, then change: the first of each row is its runner-up
     order = np.lexsort((change, other))

@@ -8,11 +8,11 @@ clusters may change, by the same sum of J and what is paid for renamed rows:
 - Two clusters *merge* where the sum falls. J keeps the number of clusters it was made for, so a
   cluster that goes costs the balance weight, ten times what a cluster adds to the cut.
 - A cluster that new rows joined is split in two. The part with the larger share of new rows is a
-  *birth* where these are more than chance explains (a binomial test against their share in the
-  cluster, at 1 % over all clusters that are tried), and where the part is as distinct as other
+  *birth* where these are more than chance explains (a binomial test against their share of all
+  rows, at 1 ‰ over all clusters that are tried), and where the part is as distinct as other
   clusters are: what the split adds to the cut, and what renamed rows pay, is no more than the two
-  clusters with the weakest border would save by merging. In a partition of lowest J no split costs
-  less: it would be made in their stead.
+  clusters with the weakest border would save by merging, or than half of what the split of a median
+  cluster adds. In a partition of lowest J no split costs less than a merge would save.
 - A cluster *dies* that has no rows left, or hardly any, which its neighbour takes.
 """
 
@@ -38,8 +38,12 @@ _PART_BALANCE = 0.1
 # fraction of the balance weight that a birth may add to the cut in any case: what two clusters
 # cost, since the weight is ten times what one does, and both sides of a border pay for it
 _CHEAP = 0.2
+# fraction of what the split of a median cluster adds: less is a gap
+_GAP = 0.5
+# a cluster of fewer rows is not split
+_LEAST_ROWS = 8
 # chance that a birth is no more than a fair share of the new rows
-_CHANCE = 0.01
+_CHANCE = 0.001
 _MAX_ROUNDS = 5
 
 Kind = Literal["birth", "merge", "death"]
@@ -126,6 +130,17 @@ def follow(
     return Followed(world.labels, tuple(world.changes), world.n_numbers)
 
 
+class _Part(NamedTuple):
+    """A part of a cluster that might be one of its own."""
+
+    cluster: int
+    rows: np.ndarray
+    least: int  # rows of the smaller of both parts
+    added: float
+    paid: float
+    chance: float
+
+
 class _World:
     """Earlier and new rows, their clusters, and what happens to these."""
 
@@ -180,42 +195,45 @@ class _World:
 
     def split(self, rng: np.random.Generator) -> bool:
         """Split clusters that new rows joined, where that is a birth; return whether any was."""
+        joined = np.unique(self.labels[~self.is_old]).tolist()
+        found = [self._find_parts(cluster, int(rng.integers(2**31))) for cluster in joined]
+        parts = [one for one in found if one is not None]
         savings, *_ = self._savings(self.cut_cost)
-        dearest = max(float(savings.max()), _CHEAP * self.balance_weight)
-        joined, n_before = np.unique(self.labels[~self.is_old]).tolist(), self.n_numbers
-        for cluster in joined:
-            self._split(cluster, dearest, _CHANCE / len(joined), int(rng.integers(2**31)))
+        gap = _GAP * float(np.median([one.added for one in parts])) if parts else 0.0
+        dearest = max(float(savings.max()), _CHEAP * self.balance_weight, gap)
+        least, n_before = _LEAST_SIZE * self.mean_size, self.n_numbers
+        for part in parts:
+            is_new = part.chance <= _CHANCE / len(joined)
+            if is_new and part.least >= least and part.added + part.paid <= dearest:
+                change = Change(
+                    "birth", self.n_numbers, part.cluster, len(part.rows), part.added + part.paid
+                )
+                self.labels[part.rows] = self.n_numbers
+                self.n_numbers += 1
+                self.changes.append(change)
         return self.n_numbers > n_before
 
-    def _split(self, cluster: int, dearest: float, chance: float, seed: int) -> None:
+    def _find_parts(self, cluster: int, seed: int) -> _Part | None:
+        """Split a cluster in two, and measure the part with the larger share of new rows."""
         rows = np.flatnonzero(self.labels == cluster)
-        least = _LEAST_SIZE * self.mean_size
-        if len(rows) < 2 * least or len(rows) < 4:
-            return
         all_links = self.coarse.links[rows]
         links = csr_array(all_links[:, rows])
-        if links.nnz == 0:
-            return
+        if len(rows) < _LEAST_ROWS or links.nnz == 0:
+            return None
         graph = CoarseGraph(links, np.ones(len(rows)))
-        found = quick_partition(graph, 2, balance_weight=_PART_BALANCE, seed=seed).partition
-        n_rows, n_new = (np.bincount(found.labels, one, 2) for one in (None, ~self.is_old[rows]))
+        found = quick_partition(graph, 2, balance_weight=_PART_BALANCE, seed=seed).partition.labels
+        n_rows, n_new = (np.bincount(found, one, 2) for one in (None, ~self.is_old[rows]))
+        if n_rows.min() == 0:
+            return None
         born = int(n_new[1] * n_rows[0] > n_new[0] * n_rows[1])
-        # so many new rows, if all of the cluster, or of the world, had gained in proportion
-        is_new = ~self.is_old[rows] if cluster < self.n_clusters else ~self.is_old
-        if binom.sf(n_new[born] - 1, n_rows[born], is_new.mean()) > chance:
-            return
         outside = np.asarray(all_links.sum(1) - links.sum(1)).reshape(-1)
-        between = links[found.labels == 0][:, found.labels == 1].sum()
-        cuts = np.bincount(found.labels, outside, 2) + between
+        cuts = np.bincount(found, outside, 2) + links[found == 0][:, found == 1].sum()
         cost = self.cut_cost
         added = float(cost(cuts, n_rows).sum() - cost(outside.sum(), len(rows)))
         paid = self.price * float(n_rows[born] - n_new[born])
-        if n_rows.min() < least or added + paid > dearest:
-            return
-        name, self.n_numbers = self.n_numbers, self.n_numbers + 1
-        moved = rows[found.labels == born]
-        self.labels[moved] = name
-        self.changes.append(Change("birth", name, cluster, len(moved), added + paid))
+        # of so many new rows, if all clusters had gained in proportion
+        chance = float(binom.sf(n_new[born] - 1, n_rows[born], (~self.is_old).mean()))
+        return _Part(cluster, rows[found == born], int(n_rows.min()), added, paid, chance)
 
     def merge(self) -> bool:
         """Merge the pair that lowers J most, again and again; return whether there was one."""

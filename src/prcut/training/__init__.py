@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from prcut.training.assigner.saved import load_model as load_model
     from prcut.training.assigner.saved import save_model as save_model
     from prcut.training.batches import GatheredPairs as GatheredPairs
+    from prcut.training.loss import RunningClusterMass as RunningClusterMass
     from prcut.training.pairs import EdgePairs as EdgePairs
     from prcut.training.pairs import UniformPairs as UniformPairs
     from prcut.training.pairs import WalkPairs as WalkPairs
@@ -22,6 +23,7 @@ _HOME = {
     "EdgePairs": "pairs",
     "GatheredPairs": "batches",
     "Record": "state",
+    "RunningClusterMass": "loss",
     "TrainConfig": "state",
     "TrainState": "state",
     "UniformPairs": "pairs",

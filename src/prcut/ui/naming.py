@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -74,20 +74,24 @@ def name_run(
     """
     if texts is None and images is None:
         raise InvalidInputError("names need texts or images of the rows: pass --texts or --images.")
+    if text_column is not None and texts is None:
+        raise InvalidInputError(f"{text_column=} is a column of texts; pass --texts FILE as well.")
     folder = Folder(run)
     plan = read_plan(folder)
     check_finished(folder)
-    source = open_data(run, data, plan, folder.read_json("result.json"))
+    with parsing(f"{run}/plan.json"):
+        source = open_data(run, data, plan, dict(folder.read_json("result.json")))
+        metric = plan.get("config", plan)["metric"]
     in_memory = plan.get("mode") == "memory"
     ranges = _choose_ranges(source, None if in_memory else _MOST_ROWS)
     rows = np.concatenate([np.arange(*one) for one in ranges])
     # before the rows are assigned: a column that is missing is found at once
-    found = None if texts is None else _read_texts(source, texts, text_column, rows)
+    if text_column is not None:
+        texts = _read_column(str(texts), text_column)
+    found = None if texts is None else read_texts(source, texts, rows)
     labels, features, about = _assign(folder, plan, source, ranges, on_progress)
     graph = load_graph(folder / "graph") if in_memory else None
     if graph is None and len(rows) > 1:
-        with parsing(f"{run}/plan.json"):
-            metric = plan.get("config", plan)["metric"]
         with warnings.catch_warnings():  # of the data, which the run has had
             warnings.simplefilter("ignore", DataWarning)
             graph = build_graph(features, min(_N_NEIGHBORS, len(rows) - 1), metric=metric)
@@ -123,7 +127,7 @@ def _assign(
     path = f"{folder.path}/model"
     about: dict[str, Any]
     if plan["kind"] == "levels":
-        assigner: Any = load_levels(Folder(path).path).assigner
+        assigner: Any = load_levels(path).assigner
         starts = assigner.first_leaf.cpu().numpy()
         groups = np.searchsorted(starts, np.arange(assigner.n_clusters), side="right") - 1
         about = {"groups": groups}
@@ -141,12 +145,6 @@ def _assign(
         report.advance(stop - start)
     about["n_clusters"] = assigner.n_clusters
     return np.concatenate(labels), np.concatenate(kept), about
-
-
-def _read_texts(source: Source, texts: Any, column: str | None, rows: np.ndarray) -> Sequence[str]:
-    if column is not None:
-        texts = _read_column(str(texts), column)
-    return read_texts(source, texts, rows)
 
 
 def _read_column(path: str, column: str) -> list[Any]:

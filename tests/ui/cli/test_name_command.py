@@ -74,7 +74,8 @@ def test_names_are_printed_and_options_checked(
         (["name", str(run)], "pass --texts or --images"),
         (["name", str(run), "--texts", str(file), "--namer-url", "http://x"], "--namer-model"),
         (["name", str(data), "--texts", "no"], "is not a run folder"),
-        (["fit", f"{data}/rows.npy", "-k", "4", "--texts", str(file)], "add --report"),
+        (["fit", f"{data}/rows.npy", "-k", "4", "--texts", str(file), *new], "add --report"),
+        (["name", str(run), "--images", "2x4", "--text-column", "x"], "pass --texts FILE"),
         (
             ["fit", f"{data}/parts", "-k", "4", "--texts", "no", "--report", "r.html", *new],
             "no",

@@ -95,8 +95,6 @@ def fit(
 
     if (clusters is None) == (levels is None):
         raise InvalidInputError("give either --clusters N or --levels K1,K2.")
-    if report is None and (texts or images):
-        raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
     sizes = options.parse_numbers("--levels", levels)
     wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
@@ -122,10 +120,10 @@ def fit(
         source["engine"] = open_engine(engine, address, workers)
         if model or text_column or image_column:
             how = {"text_column": text_column, "image_column": image_column}
-            data, texts = _embed(data, model, path, messages, source, how), texts or text_column
+            data = _embed(data, model, path, messages, source, how)
+            texts = (texts or text_column) if report else texts
         columns = {name: source[name] for name in ("column", "id_column")}
-        if report is not None:
-            check_contents(data, texts, images, **columns)
+        check_contents(data, report, texts, images, **columns)
         if is_counted:
             n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))
@@ -138,9 +136,7 @@ def fit(
         if assign:
             results["labels"] = f"{result.path}/labels"
             write_labels(result, data, messages, top=top, **source)
-        if report is not None:
-            results["report"] = report
-            write_named_report(result.path, report, messages, texts, images)
+        results |= write_named_report(result.path, report, messages, texts, images)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: getattr(result, names[name]) for name in names})
 

@@ -66,20 +66,28 @@ def name(
     echo({"names": f"{run.rstrip('/')}/names.json", "clusters": len(names.clusters), **found})
 
 
-def check_contents(data: str, texts: str | None, images: str | None, **columns: Any) -> None:
+def check_contents(
+    data: str, report: str | None, texts: str | None, images: str | None, **columns: Any
+) -> None:
     """Refuse what a report after a long fit could not show, before the fit."""
     from prcut.runtime.sources import open_source
     from prcut.ui.colors import load_matplotlib
     from prcut.ui.report import row_contents
 
+    if report is None:
+        if texts or images:
+            raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
+        return
     load_matplotlib()
     row_contents.check_contents(open_source(data, **columns), texts, images)
 
 
 def write_named_report(
-    run: str, path: str, messages: Messages, texts: str | None, images: str | None
-) -> None:
-    """Name the clusters of a run, if it has texts or images, and write its report."""
+    run: str, path: str | None, messages: Messages, texts: str | None, images: str | None
+) -> dict[str, str]:
+    """Name the clusters of a run, if it has texts or images, and write its report if wanted."""
+    if path is None:
+        return {}
     from prcut.ui.naming import name_run
     from prcut.ui.report.report import write_report
 
@@ -88,3 +96,4 @@ def write_named_report(
         if texts is not None or images is not None:
             name_run(run, **contents)
         write_report(run, path, **contents)
+    return {"report": path}
