@@ -169,7 +169,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
 
 def test_images_of_a_folder_are_named_by_their_path(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
-    names = ["b <script>.png", "a/ünï\n.jpg", "a/0.png", "..png"]
+    names = ["b <script>.png", "a/ünï\n.jpg", "a/0.png", ".hidden.png"]
     for value, name in enumerate(names):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         pixels = np.full((4 + value, 5, 3), 10 * value, np.uint8)
