@@ -29,7 +29,7 @@ def _random_tree(n_clusters: int, seed: int) -> MergeTree:
 
 
 def _best(texts: list[str], labels: list[int], tree: ClusterTree) -> dict[int, list[str]]:
-    found = TextTerms.count(texts, "english", 1)
+    found = TextTerms.find(texts, "english", 1)
     counts = found.of_clusters(np.array(labels), tree.n_clusters)
     sizes = np.bincount(labels, minlength=tree.n_clusters).astype(float)
     wanted = {*range(tree.n_clusters), *tree.children}
@@ -97,13 +97,13 @@ def test_no_term_repeats_the_words_of_another(names: list[str], n_terms: int) ->
 
 def test_stop_words_by_language(tmp_path: Path) -> None:
     texts = [f"der {word} und der {word}" for word in ("hund", "katze", "maus", "vogel") * 6]
-    assert {"der", "und", "hund"} <= set(TextTerms.count(texts, "english", 1).names)
-    assert set(TextTerms.count(texts, "any", 1).names) == set()  # each word in a quarter of them
+    assert {"der", "und", "hund"} <= set(TextTerms.find(texts, "english", 1).names)
+    assert set(TextTerms.find(texts, "any", 1).names) == set()  # each word in a quarter of them
     more = texts + [f"der {word}" for word in ("baum", "blume", "gras", "moos") * 6]
-    assert not {"der", "und"} & set(TextTerms.count(more, "any", 1).names)
-    assert {"hund", "baum"} <= set(TextTerms.count(more, "any", 1).names)
+    assert not {"der", "und"} & set(TextTerms.find(more, "any", 1).names)
+    assert {"hund", "baum"} <= set(TextTerms.find(more, "any", 1).names)
     (tmp_path / "stop.txt").write_text("der\nund\n", "utf-8")
-    named = TextTerms.count(texts, str(tmp_path / "stop.txt"), 2).names
+    named = TextTerms.find(texts, str(tmp_path / "stop.txt"), 2).names
     assert set(named) == {
         "hund",
         "katze",
@@ -120,6 +120,6 @@ def test_stop_words_by_language(tmp_path: Path) -> None:
 @pytest.mark.parametrize("texts", [[], [""] * 30, ["the and of"] * 30, ["\x1b\u202e!?"] * 30])
 @pytest.mark.parametrize("language", ["english", "any"])
 def test_texts_without_words_have_no_terms(texts: list[str], language: str) -> None:
-    found = TextTerms.count(texts, language)
+    found = TextTerms.find(texts, language)
     assert len(found.names) == 0 or language == "any"  # which knows no list
     assert found.held.shape == (len(texts), len(found.names))

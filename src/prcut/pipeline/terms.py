@@ -39,7 +39,7 @@ class TextTerms(NamedTuple):
     held: csr_array
 
     @classmethod
-    def count(cls, texts: Sequence[str], language: str, n_words: int = 2) -> TextTerms:
+    def find(cls, texts: Sequence[str], language: str, n_words: int = 2) -> TextTerms:
         """Find the terms of at most ``n_words`` words in the texts; see :func:`read_stop_words`."""
         from sklearn.feature_extraction.text import CountVectorizer
 
