@@ -43,7 +43,7 @@ SETS = {
 }
 # what the numbers stand for, as the sets' authors say
 CLASSES = {
-    "stackoverflow": "wordpress oracle svn apache excel matlab visual-studio cocoa osx bash spark "
+    "stackoverflow": "wordpress oracle svn apache excel matlab visual-studio cocoa osx bash spring "
     "hibernate scala sharepoint ajax qt drupal linq haskell magento",
     "agnews8000": "World Sports Business Sci/Tech",
 }

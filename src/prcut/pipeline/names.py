@@ -123,7 +123,8 @@ def name_clusters(
         raise InvalidInputError(f"labels up to {labels.max()} are not of {n_clusters=}.")
     nodes = ClusterTree.of(n_clusters, tree, groups)
     layers = _list_layers(nodes, tree, layer_sizes, groups)
-    terms, ranked = _find_terms(texts, labels, nodes, layers, language, n_words)
+    how = {"with_rows": graph is None}  # a graph ranks them better
+    terms, ranked = _find_terms(texts, labels, nodes, layers, language, n_words, **how)
     named: dict[int, list[ClusterName]] = {}
     ask = _Asked(namer)
     for size, merged, members in layers:
@@ -230,8 +231,10 @@ def _find_terms(
     layers: list[_Layer],
     language: str,
     n_words: int,
+    *,
+    with_rows: bool,
 ) -> tuple[dict[int, list[str]], dict[int, list[int]]]:
-    """Return the key terms of every node, and its rows that have most of them, the best first."""
+    """Return the key terms of every node and, where wanted, its rows that have most of them."""
     if texts is None or not nodes.n_clusters:
         return {}, {}
     rows = np.flatnonzero(labels >= 0)
@@ -249,6 +252,8 @@ def _find_terms(
     length = np.sqrt(np.maximum(np.diff(found.held.indptr), 1))
     for node, scores in score_terms(nodes, counts, sizes, set(members)):
         terms[node] = choose_terms(found.names, scores)
+        if not with_rows:
+            continue
         inside = np.flatnonzero(np.isin(labels[rows], members[node]))
         fit = found.held[inside] @ np.maximum(scores, 0) / length[inside]
         ranked[node] = rows[inside[np.argsort(-fit, kind="stable")[:_MOST_RANKED]]].tolist()
