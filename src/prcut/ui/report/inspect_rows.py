@@ -232,5 +232,6 @@ def _measure_inside(graph: SimilarityGraph, labels: np.ndarray) -> np.ndarray:
     source, target, weight = (np.asarray(ends) for ends in graph.edges)
     degree = np.bincount(source, weight, len(labels))
     kept = np.bincount(source, weight * (labels[source] == labels[target]), len(labels))
-    inside = np.full(len(labels), np.nan)
-    return np.divide(kept, degree, out=inside, where=degree > 0).astype(np.float32)
+    inside: np.ndarray = np.full(len(labels), np.nan, np.float32)
+    inside[degree > 0] = (kept / np.maximum(degree, 1e-300))[degree > 0]
+    return inside
