@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
+# milliseconds to wait for the browser on a busy machine
+PATIENCE = 240_000
 # drags the map to and fro for two seconds, a move in every frame
 _PAN = """async () => {
   const canvas = document.getElementById("explore-canvas"), box = canvas.getBoundingClientRect();
@@ -83,6 +85,7 @@ def look(
             color_scheme=scheme,
             device_scale_factor=1 if width > 600 else 2,
         )
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message, said=faults: said.append(f"console: {message.text}"))
         page.on("pageerror", lambda error, said=faults: said.append(f"error: {error}"))
         page.on("request", lambda request, asked=requests: asked.append(request.url))

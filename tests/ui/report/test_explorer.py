@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks._browser import Explorer, browse, explore, find_chromium
+from benchmarks._browser import PATIENCE, Explorer, browse, explore, find_chromium
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +158,7 @@ def test_readers_hover_search_select_and_zoom(tmp_path: Path) -> None:
     said: list[str] = []
     with browse(chromium) as browser:
         page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: said.append(message.text))
         page.on("dialog", lambda dialog: said.append(dialog.message))
         page.on("request", lambda request: said.append(request.url))
