@@ -122,6 +122,15 @@ def _check_form(features: "np.ndarray | csr_array") -> None:
         )
 
 
+def _spread(features: "np.ndarray | csr_array") -> float:
+    """Return how far any number is from that of the first row; from 0 where rows are sparse."""
+    chunks = (chunk for _, chunk in Vectors(features).chunks())
+    if isinstance(features, np.ndarray):
+        first = features[:1].astype(np.float32)
+        chunks = (chunk - first for chunk in chunks)
+    return max((float(abs(chunk).max()) for chunk in chunks), default=0.0)
+
+
 def _check_values(features: "np.ndarray | csr_array") -> tuple[np.ndarray, float]:
     """Refuse rows that float32 cannot hold; return the mean row and the mean squared norm."""
     n_samples, n_features = features.shape
@@ -149,13 +158,9 @@ def _check_values(features: "np.ndarray | csr_array") -> tuple[np.ndarray, float
             f"features have a squared norm beyond {_MAX_SQUARED_NORM:.1e} in {n_too_large} of "
             f"{n_samples} rows, so their distances leave float32; scale the features down."
         )
-    if largest < _MIN_SQUARED_NORM:
-        size = max(
-            (float(abs(chunk).max()) for _, chunk in Vectors(features).chunks()), default=0.0
+    if largest < _MIN_SQUARED_NORM and (spread := _spread(features)) > 0:
+        raise InvalidInputError(
+            f"features differ by {spread:.1e} at most, so their distances vanish in float32; scale "
+            "the features up."
         )
-        if size > 0:  # else rows of zeros, which are equal
-            raise InvalidInputError(
-                f"features are {size:.1e} at most, so their distances vanish in float32; scale the "
-                "features up, such as by dividing them by that."
-            )
     return column_sum / max(n_samples, 1), total / max(n_samples, 1)
