@@ -88,8 +88,9 @@ def _as_mathml(found: re.Match[str]) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a site that would ask another server for anything."""
-    asked = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["'](?:https?:)?//""")
+    """Refuse a site that would ask another server for anything; its own address is only named."""
+    kinds = r'<(?:script|img|link(?! rel="canonical")|iframe)'
+    asked = re.compile(kinds + r"""\b[^>]*\b(?:src|href)=["'](?:https?:)?//""")
     for path in Path(config.site_dir).rglob("*.html"):
         for found in asked.finditer(path.read_text("utf-8")):
             raise RuntimeError(f"{path}: {found[0]} is fetched from elsewhere")
