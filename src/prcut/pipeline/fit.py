@@ -20,7 +20,7 @@ from prcut.graph.neighbors import Neighbors
 from prcut.graph.rows import as_features, divide_columns, gather_rows
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
-from prcut.pipeline.config import FitConfig, check_n_samples
+from prcut.pipeline.config import FitConfig
 from prcut.pipeline.constrained import fraction_limits, price_clusters, search_known
 from prcut.pipeline.known import Known
 from prcut.pipeline.score import Score, score_labels
@@ -131,15 +131,12 @@ def fit_rows(
     checkpoint : Folder, optional
         Training is saved here as it goes, and resumed from here.
     on_record, on_step : callables, optional
-        Called with the number of a start and its newest training record, and with every step of
-        the search as it ends.
+        Called with the number of a start and its newest record, and with every step of the search.
     lazy : bool
         Distil a searched partition only when the assigner is asked for, from a copy of the rows.
-    neighbors : Neighbors, optional
-        Of the rows, where they were found already.
-    known : Known, optional
+    neighbors, known : Neighbors, Known, optional
+        Neighbours of the rows, where they were found already, and what the caller knows of them.
     """
-    check_n_samples(rows.shape[0], config)
     known, log = known or Known(), StepLog(on_step)
     known.check(config, rows.shape[0])
     chosen = known.weigh(ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors)))
@@ -153,8 +150,7 @@ def fit_rows(
         probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
         lesson = draw_lesson(features, votes, config, copy=lazy)
         taught = lesson, balance_weight, options, chosen.scales
-        fractions = fraction_limits(config, rows.shape[0])
-        start = LazyStart(partial(distil, *taught, fractions))
+        start = LazyStart(partial(distil, *taught, fraction_limits(config, rows.shape[0])))
         if not lazy:
             start()
     else:

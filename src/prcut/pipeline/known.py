@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph
-from prcut.pipeline.config import FitConfig
+from prcut.pipeline.config import FitConfig, check_n_samples
 from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.sources import Source
 from prcut.search.fragments import CoarseGraph, contract
@@ -140,6 +140,7 @@ class Known(NamedTuple):
 
     def check(self, config: FitConfig, n_samples: int) -> None:
         """Refuse what a fit cannot use."""
+        check_n_samples(n_samples, config)
         self.limits(config, n_samples)
         is_limited = config.min_size is not None or config.max_size is not None
         if config.solver == "train" and (is_limited or any(one is not None for one in self)):
