@@ -149,11 +149,8 @@ def fit_rows(
         labels, balance_weight = partition.labels, partition.balance_weight
         votes = Votes.of(chosen.graph, labels, partition.starts, config.n_clusters)
         probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
-        lesson = draw_lesson(features, votes, config, copy=lazy)
-        taught = lesson, balance_weight, options, chosen.scales
-        start = LazyStart(partial(distil, *taught, fraction_limits(config, rows.shape[0])))
-        if not lazy:
-            start()
+        how = chosen.scales, lazy, fraction_limits(config, rows.shape[0])
+        start = distil_votes(features, votes, balance_weight, options, *how)
     else:
         balance_weight = config.training_balance
         trainer = Trainer.of(features, *options)
@@ -212,7 +209,7 @@ def _search(
     return shared[0]
 
 
-def draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
+def _draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:
     """Return what is distilled: all rows, or at random as many as distillation looks at."""
     n_samples, n_seen = len(votes.labels), config.distil.max_steps * config.distil.batch_size
     rng, rows = np.random.default_rng(config.seed), np.arange(n_samples)
@@ -222,6 +219,23 @@ def draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> L
     elif copy:  # the caller may change the rows before they are distilled
         features = features.clone() if isinstance(features, torch.Tensor) else features.copy()
     return LabelledRows(features, torch.from_numpy(votes.draw(rows, rng)))
+
+
+def distil_votes(
+    features: Any,
+    votes: Votes,
+    balance_weight: float,
+    options: tuple[Any, ...],
+    scales: np.ndarray | None,
+    lazy: bool,
+    fractions: Limits | None = None,
+) -> LazyStart:
+    """Return what learns the votes of all rows, now or when it is first asked for."""
+    lesson = _draw_lesson(features, votes, options[0], copy=lazy)
+    start = LazyStart(partial(distil, lesson, balance_weight, options, scales, fractions))
+    if not lazy:
+        start()
+    return start
 
 
 def distil(

@@ -15,10 +15,10 @@ from prcut.graph.rows import as_features, divide_columns
 from prcut.pipeline.choose import build_neighbor_graph
 from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.fit import Fit, distil, draw_lesson
+from prcut.pipeline.fit import Fit, distil_votes
 from prcut.pipeline.known import refuse_known
 from prcut.pipeline.score import score_labels
-from prcut.pipeline.starts import Lazy, LazyStart
+from prcut.pipeline.starts import Lazy
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.progress import Step
 from prcut.search.explain import Reasons, find_reasons
@@ -106,11 +106,8 @@ def update_rows(
     config = replace(config, n_clusters=len(used))
     votes = Votes.of(graph, labels, (), len(used))
     features = as_features(divide_columns(rows, scales))
-    lesson = draw_lesson(features, votes, config, copy=lazy)
     options = config, device, None, None
-    start = LazyStart(partial(distil, lesson, balance_weight, options, scales))
-    if not lazy:
-        start()
+    start = distil_votes(features, votes, balance_weight, options, scales, lazy)
     score = score_labels(graph, labels, len(used), balance_weight)
     fit = Fit(start, labels, *score, balance_weight, "search", n_neighbors, (), votes.shares())
     fit = fit._replace(scales=scales, graph=graph)
