@@ -239,7 +239,7 @@ ERRORS = [
     (
         "fit {data}/parts -k 2 -o {new} --column id",
         2,
-        "column 'id' of {data}/parts/0.parquet is int64, expected lists of floats.",
+        "column 'id' of {data}/parts/0.parquet is int64, expected lists of floats, int8 or uint8.",
     ),
     (
         "fit {data}/parts -k 2 -o {new} --id-column e",
@@ -353,7 +353,7 @@ ERRORS = [
     (
         "export {run}",
         2,
-        "nothing to export: give --onnx FILE, --hub REPO_ID or both.",
+        "nothing to export: give --onnx FILE, --hub REPO_ID or --centroids FILE.",
     ),
     (
         "graph {data}/rows.npy -o {run}/graph --neighbors 7",
