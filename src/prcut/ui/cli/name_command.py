@@ -92,11 +92,8 @@ def write_named_report(
     from prcut.ui.report.report import write_report
 
     with messages.progress() as display:
-        contents: dict[str, Any] = {
-            "texts": texts,
-            "images": images,
-            "on_progress": display.on_progress,
-        }
+        contents: dict[str, Any] = {"texts": texts, "images": images}
+        contents["on_progress"] = display.on_progress
         if texts is not None or images is not None:
             name_run(run, **contents)
         write_report(run, path, **contents)
