@@ -148,7 +148,7 @@ def _quantise(coords: np.ndarray) -> np.ndarray:
     low, high = coords.min(0), coords.max(0)
     scale = 65535 / max(float((high - low).max()), 1e-12)
     centred = (coords - (low + high) / 2) * scale + 32767.5
-    return np.asarray(np.nan_to_num(centred).clip(0, 65535).round(), np.uint16).T
+    return np.asarray(np.nan_to_num(centred).clip(0, 65535).round().astype(np.uint16).T)
 
 
 def _as_bytes(fractions: np.ndarray) -> np.ndarray:
