@@ -325,7 +325,9 @@ def _run(name: str, arguments: list[str], given: str = "") -> tuple[str, dict[st
         if run.returncode:
             raise RuntimeError(f"{name} failed:\n{run.stderr}")
         paths = sorted([*Path(folder).glob("*.svg"), *Path(folder).glob("*.png")])
-        return run.stdout, {path.name: path.read_bytes() for path in paths}
+        # commands name files by whole paths; the reader's folder has another name
+        printed = run.stdout.replace(f"{Path(folder).resolve()}/", "")
+        return printed, {path.name: path.read_bytes() for path in paths}
 
 
 def _without_docstring(text: str) -> str:
