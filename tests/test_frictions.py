@@ -90,6 +90,11 @@ def test_every_command_prints_one_object_as_the_page_says(
         ["status", str(run)],
         ["plan", "--rows", "1e6", "--dim", "8", "-k", "10"],
         ["doctor"],
+        ["update", str(run), rows, "-o", f"{tmp_path}/next", "-q"],
+        ["explain", str(run), "--rows", "0,1"],
+        ["dedup", rows, "-o", f"{tmp_path}/unique", "-q"],
+        ["sample", str(run), "--size", "9", "-o", f"{tmp_path}/drawn", "-q"],
+        ["export", str(run), "--centroids", f"{tmp_path}/centroids.parquet"],
     ]
     for arguments in commands:
         found, expected = object_of(arguments, capsys), schema()[arguments[0]]

@@ -129,7 +129,8 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
             assert main(example.split()[1:]) == 0, example
     assert set(seen) == {
         *("fit", "assign", "graph", "info", "report", "status"),
-        *("plan", "export", "embed", "doctor"),
+        *("plan", "export", "embed", "doctor", "name"),
+        *("update", "explain", "dedup", "sample"),
     }
 
 

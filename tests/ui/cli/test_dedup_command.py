@@ -35,4 +35,4 @@ def test_a_wrong_option_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*arguments, "--memory", "much"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert "epsilon=2.0" in lines[0]
+    assert "--epsilon 2.0" in lines[0]

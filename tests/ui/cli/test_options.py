@@ -45,7 +45,7 @@ def test_every_setting_of_a_fit_is_an_option_with_its_help_and_default() -> None
 def test_options_stand_under_their_headings() -> None:
     panels = [option.rich_help_panel for option in options_of("fit").values()]
     order = [panel for number, panel in enumerate(panels) if panel not in panels[:number]]
-    assert order == [None, "Graph", "Training", "Running"]
+    assert order == [None, "Graph", "Known", "Training", "Running"]
     assert {"metric", "similarity", "seed"} < set(options_of("graph"))
     assert "max_steps" not in options_of("graph")
 

@@ -352,7 +352,7 @@ def export(
         from prcut.pipeline.centroids import write_centroids
 
         n_clusters = write_centroids(run_or_model, centroids, loaded)
-        echo({"centroids": centroids, "clusters": str(n_clusters)})
+        echo({"centroids": centroids, "clusters": n_clusters})
     if onnx is not None:
         from prcut.training.assigner.onnx_export import export_onnx
 

@@ -57,4 +57,4 @@ def dedup(
         )
     figures = {"rows": found.n_samples, "kept_rows": found.n_kept, "copies": found.n_copies}
     paths = {"kept": f"{out}/kept", "groups": f"{out}/groups"}
-    echo(paths | {name: str(n) for name, n in (figures | {"n_groups": found.n_groups}).items()})
+    echo(paths | figures | {"n_groups": found.n_groups})

@@ -62,7 +62,7 @@ def embed(
             engine=open_engine(engine, address),
         )
     names = {"rows": "n_samples", "features": "n_features", "files": "n_files", "id": "id_column"}
-    echo({"embeddings": out} | {name: str(getattr(written, names[name])) for name in names})
+    echo({"embeddings": out} | {name: getattr(written, names[name]) for name in names})
 
 
 def embed_data(data: str, model: str, out: str, messages: Messages, **how: Any) -> EmbeddedFiles:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from prcut.errors import InvalidInputError
 from prcut.ui.cli.options import with_options
+from prcut.ui.cli.shared import echo
 
 
 @with_options()
@@ -33,5 +32,5 @@ def explain(
         numbers = [int(one) for one in texts]
     found = explain_run(run, numbers, names, data=data)
     said = found.ids or [f"row {row}" for row in found.rows.tolist()]
-    for name, sentence in zip(said, found.reasons.explain(), strict=True):
-        typer.echo(f"{name}: {sentence}")
+    why = dict(zip(map(str, said), found.reasons.explain(), strict=True))
+    echo({"reasons": why}, "\n".join(f"{name}: {sentence}" for name, sentence in why.items()))

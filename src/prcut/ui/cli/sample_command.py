@@ -42,4 +42,4 @@ def sample(
             on_progress=display.on_progress,
             **settings,
         )
-    echo({"sample": out, "rows": str(drawn.n_rows), "n_clusters": str(drawn.n_clusters)})
+    echo({"sample": out, "rows": drawn.n_rows, "n_clusters": drawn.n_clusters})

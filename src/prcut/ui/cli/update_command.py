@@ -56,9 +56,13 @@ def update(
         write_labels(result, data, messages, **source)
     changes = written["changes"]
     echo({"run": result.path, "model": f"{result.path}/model", "labels": f"{result.path}/labels"})
-    echo({"rows": str(result.n_samples), "clusters": str(result.n_clusters)})
-    echo({f"{kind}s": str(sum(one["kind"] == kind for one in changes)) for kind in _TEXTS})
-    echo({"renamed": str(written["n_renamed"])})
-    for one in changes:
-        other = f", {_TEXTS[one['kind']]} {one['other']}" if one["other"] >= 0 else ""
-        typer.echo(f"{one['kind']} of cluster {one['cluster']}: {one['n_rows']} rows{other}")
+    echo({"rows": result.n_samples, "clusters": result.n_clusters, "renamed": written["n_renamed"]})
+    echo({f"{kind}s": sum(one["kind"] == kind for one in changes) for kind in _TEXTS})
+    said = "\n".join(map(_say, changes))
+    echo({"changes": changes}, said or "no cluster was born, merged or died")
+
+
+def _say(change: dict[str, Any]) -> str:
+    kind, other = change["kind"], change["other"]
+    more = f", {_TEXTS[kind]} {other}" if other >= 0 else ""
+    return f"{kind} of cluster {change['cluster']}: {change['n_rows']} rows{more}"
