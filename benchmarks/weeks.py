@@ -69,6 +69,7 @@ class Story(NamedTuple):
     alive: np.ndarray
     n_births: int
     n_deaths: int
+    n_early: int  # ids that were given before anything happened
 
 
 def follow(world: World) -> Story:
@@ -77,9 +78,10 @@ def follow(world: World) -> Story:
     first = world.week == 0
     model = PRCut(len(np.unique(world.classes[first])), random_state=0).fit(world.rows[first])
     ids[first] = model.cluster_ids_[model.labels_]
-    n_births = n_deaths = 0
+    n_births = n_deaths = n_early = 0
     for week in range(1, N_WEEKS):
         new, old = np.flatnonzero(world.week == week), _window(world, week)
+        n_early = int(ids.max()) + 1 if week == APPEARS else n_early
         model.update(world.rows[new], world.rows[old], old_ids=ids[old])
         found = model.cluster_ids_[model.labels_]
         kept.append(float((found[: len(old)] == ids[old]).mean()))
@@ -87,16 +89,17 @@ def follow(world: World) -> Story:
         ids[old] = found[: len(old)]
         n_births += sum(one.kind == "birth" for one in model.changes_)
         n_deaths += sum(one.kind != "birth" for one in model.changes_)
-    return Story(ids, kept, model.cluster_ids_, n_births, n_deaths)
+    return Story(ids, kept, model.cluster_ids_, n_births, n_deaths, n_early)
 
 
 def fit_anew(world: World) -> Story:
     """Fit every week anew, and match the clusters with the ids of the earlier rows."""
     ids, kept = np.full(len(world.rows), -1), []
-    n_ids = n_births = n_deaths = 0
+    n_ids = n_births = n_deaths = n_early = 0
     alive = np.empty(0, np.int64)
     for week in range(N_WEEKS):
         new, old = np.flatnonzero(world.week == week), _window(world, week)
+        n_early = n_ids if week == APPEARS else n_early
         both = np.concatenate([old, new])
         n_clusters = len(np.unique(world.classes[both]))
         labels = PRCut(n_clusters, random_state=0).fit(world.rows[both]).labels_
@@ -113,7 +116,7 @@ def fit_anew(world: World) -> Story:
             kept.append(float((names[labels[: len(old)]] == ids[old]).mean()))
         n_ids, alive = n_ids + int(is_born.sum()), names
         ids[both] = names[labels]
-    return Story(ids, kept, alive, n_births, n_deaths)
+    return Story(ids, kept, alive, n_births, n_deaths, n_early)
 
 
 def _window(world: World, week: int) -> np.ndarray:
@@ -128,13 +131,12 @@ def _main_id(story: Story, rows: np.ndarray) -> int:
 def count_found(world: World, story: Story) -> tuple[int, int]:
     """Return how many of the planted births and deaths were found."""
     last, early = world.week == N_WEEKS - 1, world.week < APPEARS
-    before = set(story.ids[world.week < min(APPEARS, SPLITS)].tolist())
     n_births = 0
     for one in world.born:
         name = _main_id(story, last & (world.classes == one))
         inside = world.classes[last & (story.ids == name)]
-        is_own = name >= 0 and 2 * (inside == one).sum() > len(inside)
-        n_births += is_own and name not in before
+        is_own = name >= 0 and bool(2 * (inside == one).sum() > len(inside))
+        n_births += int(is_own and name >= story.n_early)
     names = [_main_id(story, early & (world.classes == one)) for one in world.dead]
     return n_births, sum(name >= 0 and name not in story.alive for name in names)
 
