@@ -405,7 +405,7 @@ canvas.addEventListener("keydown", (event) => {
   event.preventDefault();
   KEYS[event.key]();
   // the point nearest to the middle is described, so that every point can be reached by keys
-  if (event.key !== "Escape" && event.key !== "Enter") hover(nearest(canvas.width / 2, canvas.height / 2, 200));
+  if (event.key !== "Escape" && event.key !== "Enter") hover(nearest(canvas.width / 2, canvas.height / 2, Math.max(canvas.width, canvas.height) / ratio));
   if (state.hover >= 0) at("status").textContent = reasonsOf(state.hover).map((pair) => pair.join(" ")).join(", ");
 });
 
