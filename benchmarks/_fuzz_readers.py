@@ -39,7 +39,7 @@ from prcut.training.assigner.saved_tree import load_levels, save_levels
 from prcut.training.assigner.tree import LevelAssigner
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
 from prcut.training.state import Record, TrainConfig, TrainState
-from prcut.ui.cli.info import describe_path
+from prcut.ui.cli.info import describe_path, show_rows
 from prcut.ui.report.report import write_report
 
 __all__ = ["READERS", "Reader"]
@@ -205,9 +205,9 @@ def _make_run(path: Path) -> None:
 
 
 def _read_run(path: Path) -> None:
-    for name, value in describe_path(path):
-        if not (isinstance(name, str) and isinstance(value, str)):
-            raise AssertionError(f"{name}={value!r} is not text")
+    shown = show_rows(describe_path(path))
+    if not all(map(str.isprintable, shown.splitlines())):
+        raise AssertionError(f"{shown!r} is not printable")
     for stage in read_status(path):
         stage.describe()
 

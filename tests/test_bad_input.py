@@ -248,7 +248,7 @@ def line_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         (np.zeros(10, np.float32), "expected floats of shape"),
         (np.zeros((10, 0), np.float32), "n_features=0"),
         (np.zeros((0, 3), np.float32), ""),
-        (np.zeros((1, 3), np.float32), "n_samples=1 should be >= n_clusters=2"),
+        (np.zeros((1, 3), np.float32), "n_samples=1 should be >= --clusters 2"),
         (np.full((10, 2), np.inf), "holds NaN or infinity"),
         (np.full((10, 2), 1e300), "holds NaN or infinity"),
         (np.rec.fromarrays([np.zeros(3)], names="a"), "expected floats of shape"),

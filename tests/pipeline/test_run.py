@@ -12,12 +12,11 @@ import pytest
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import PRCut, SimilarityGraph
+from prcut import PRCut
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.saved import load_graph
-from prcut.pipeline import choose
-from prcut.pipeline import fit as fitting
+from prcut.pipeline import choose, constrained
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.row_labels import RowLabels
@@ -237,11 +236,11 @@ def test_the_graph_alone(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -
 def test_a_run_searches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
 
-    def count(graph: SimilarityGraph, *arguments: Any, **options: Any) -> Partition:
-        searched.append(graph.n_samples)
+    def count(graph: Any, *arguments: Any, **options: Any) -> Partition:
+        searched.append(len(graph.sizes))
         return find_partition(graph, *arguments, **options)
 
-    monkeypatch.setattr(fitting, "find_partition", count)
+    monkeypatch.setattr(constrained, "find_partition", count)
     rows = make_blobs(300, 4, centers=3, cluster_std=0.3, random_state=0)[0].astype(np.float32)
     fit_run(rows, tmp_path, FitConfig.of("default", 3, max_steps=20), device="cpu")
     assert searched == [300]

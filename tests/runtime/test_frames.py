@@ -122,7 +122,7 @@ def test_fit_and_predict_take_them_all() -> None:
     [
         (pa.table({"a": [[1.0]], "b": [[2.0]]}), r"2 columns of float lists \(a, b\)"),
         (pa.table({"a": [[1.0], [1.0, 2.0]]}), "a list of 2 values in row 1"),
-        (pa.table({"a": [["x"]]}), "has 0 columns of float lists"),
+        (pa.table({"a": [["x"]]}), "has no column of float lists"),
     ],
 )
 def test_what_holds_no_vectors_is_refused(given: Any, message: str) -> None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from encoder_samples import tiny_onnx
 from prcut import Assigner
 from prcut.errors import InvalidInputError, StageError
 from prcut.pipeline.config import FitConfig
@@ -53,6 +52,9 @@ def cluster() -> Iterator[LocalCluster]:
 def test_embeddings_have_the_same_bytes_as_here(tmp_path: Path) -> None:
     """A task per file; workers load the model themselves."""
     pytest.importorskip("onnxruntime")
+    # not above: Ray's workers import this module, and do not find the other
+    from encoder_samples import tiny_onnx
+
     model, _ = tiny_onnx(tmp_path / "model")
     for number in range(3):
         texts = [f"the {word} barks" for word in ("cat", "dog", "a") * (number + 1)]

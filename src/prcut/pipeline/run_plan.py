@@ -32,10 +32,14 @@ _USABLE_MEMORY = 0.6
 _LATER = (
     ("effort", "default"),
     ("first_balance", 0.0),
+    ("label_column", None),
     ("layer_sizes", ()),
+    ("max_size", None),
+    ("min_size", None),
     ("n_heads", 1),
     ("optimizer", "adam"),
     ("standardize", True),
+    ("weight_column", None),
 )
 # neighbours on disk, where no other number is tried: few follow the shape of clusters closely
 _SEARCHED_NEIGHBORS = 15

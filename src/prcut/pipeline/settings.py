@@ -94,17 +94,23 @@ class FitSettings:
         None,
         "Rows of every cluster at least: a number of them, or a fraction of all below 1.",
         panel="Known",
+        kw_only=True,
     )
     max_size: float | str | None = setting(
         None,
         "Rows of every cluster at most: a number, a fraction below 1, or equal for equal sizes.",
         panel="Known",
+        kw_only=True,
     )
     weight_column: str | None = setting(
-        None, "Parquet column of weights: how often a row counts.", panel="Known"
+        None,
+        "Parquet column of weights: how often a row counts.",
+        panel="Known",
+        kw_only=True,
     )
     label_column: str | None = setting(
         None,
         "Parquet column of known classes: whole numbers from 0, and -1 or null for unknown rows.",
         panel="Known",
+        kw_only=True,
     )

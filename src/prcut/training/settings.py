@@ -19,12 +19,14 @@ def setting(
     choices: tuple[str, ...] = (),
     least: int | None = None,
     shown: str | None = None,
+    kw_only: bool = False,
 ) -> Any:
     """Return a dataclass field that the command line offers as an option.
 
     ``text`` says in one sentence what the setting means; ``option`` is its name on the command
     line, ``panel`` the heading of the help that lists it, ``choices`` what a shell completes,
-    ``least`` the smallest value, and ``shown`` the default where it depends on another setting.
+    ``least`` the smallest value, and ``shown`` the default where it depends on another setting. A
+    ``kw_only`` setting is newer than the order of the arguments.
     """
     metadata = {
         "help": text,
@@ -34,7 +36,7 @@ def setting(
         "least": least,
         "shown": shown,
     }
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata, kw_only=kw_only)
 
 
 @dataclass(frozen=True)

@@ -89,4 +89,4 @@ def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidInputError, match="n_features=0"):
         Workload(10, 0, 2)
     assert main(["plan", "--rows", "many", "--dim", "2", "-k", "2"]) == 2
-    assert "rows='many' is not a number" in capsys.readouterr().err
+    assert "--rows 'many' is not a number" in capsys.readouterr().err

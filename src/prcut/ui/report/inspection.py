@@ -98,9 +98,9 @@ class Inspection:
     first_level: np.ndarray | None = None
     agreement: np.ndarray | None = None
     stability: np.ndarray | None = None
+    seconds: float = 0.0
     layers: tuple[np.ndarray, ...] = ()
     inside: np.ndarray | None = None
-    seconds: float = 0.0
 
     @cached_property
     def sizes(self) -> np.ndarray:
