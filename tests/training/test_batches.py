@@ -14,7 +14,8 @@ from scipy import sparse
 
 import reference
 from prcut import SimilarityGraph
-from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_ends
+from prcut.numerics.objective import soft_ratio_cut
+from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_cut, pair_ends
 from prcut.training.pairs import EdgePairs, PairSampler, UniformPairs, WalkPairs
 from prcut.training.streams import draw_steps
 
@@ -180,3 +181,20 @@ def test_a_sampler_may_depend_on_the_step() -> None:
                 sampler = EdgePairs(graph) if step >= 5 else longest
                 (expected,) = draw_steps(sampler, 32, 0, [step])
                 assert torch.equal(batch.features[:, 0].long(), expected.rows)
+
+
+@pytest.mark.parametrize("n_heads", [0, 3])
+def test_more_pairs_than_rows_have_the_cut_and_slopes_of_gathered_ends(n_heads: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    heads = (n_heads,) if n_heads else ()
+    logits = torch.randn(20, 4, *heads, generator=generator, dtype=torch.float64)
+    probs = logits.softmax(1).requires_grad_()
+    source, target = (torch.randint(0, 20, (90,), generator=generator) for _ in range(2))
+    weight = torch.rand(90, generator=generator, dtype=torch.float64)
+    batch = FeatureBatch(torch.empty(20, 0), source, target, weight, torch.ones(20))
+    mass = 1 + torch.rand(4, *heads, generator=generator, dtype=torch.float64)
+    gathered = soft_ratio_cut(weight, probs[source], probs[target], mass)
+    product = pair_cut(probs, batch, mass)
+    torch.testing.assert_close(product, gathered)
+    ours, theirs = (torch.autograd.grad(cut.sum(), probs)[0] for cut in (product, gathered))
+    torch.testing.assert_close(ours, theirs)

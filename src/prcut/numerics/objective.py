@@ -50,7 +50,7 @@ def soft_ratio_cut(
     """
     split_probs: Tensor = _SplitProbs.apply(source_probs, target_probs)  # type: ignore[no-untyped-call]
     cut = weight.to(split_probs.dtype) @ split_probs.flatten(1)
-    return 0.5 * (cut.view_as(cluster_mass) / _nonzero(cluster_mass)).sum(0)
+    return 0.5 * (cut.view_as(cluster_mass) / nonzero_mass(cluster_mass)).sum(0)
 
 
 class _SplitProbs(torch.autograd.Function):
@@ -107,34 +107,41 @@ def soft_graph_ratio_cut(
     else:
         check_node_weight(node_weight, n_samples)
         node_weight = node_weight.to(probs.dtype)
-    per_cluster: Tensor = _SoftGraphRatioCut.apply(  # type: ignore[no-untyped-call]
-        weight.to(probs.dtype), probs, node_weight
-    )
-    return reduce_clusters(per_cluster, reduction)
+    mass = nonzero_mass(node_weight @ probs)
+    return reduce_clusters(soft_cuts(weight.to(probs.dtype), probs) / mass, reduction)
 
 
-class _SoftGraphRatioCut(torch.autograd.Function):
-    """The offline form with its closed gradient (errata 4): autograd would pay a second product."""
+def soft_cuts(weight: Tensor, probs: Tensor) -> Tensor:
+    """Compute ½ pᵀW(1−p) for every column of ``probs``, W symmetric: one product, slope included.
+
+    >>> from prcut import SimilarityGraph
+    >>> pair = SimilarityGraph.from_neighbors([[1], [0]])
+    >>> soft_cuts(pair.weight, torch.eye(2)).tolist()
+    [0.5, 0.5]
+    """
+    cuts: Tensor = _SoftCuts.apply(weight, probs)  # type: ignore[no-untyped-call]
+    return cuts
+
+
+class _SoftCuts(torch.autograd.Function):
+    """The closed gradient (errata 4): autograd would pay a second product."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, probs: Tensor, node_weight: Tensor) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, probs: Tensor) -> Tensor:
         # a column of ones makes the same product give the degrees; 1 − P goes in, not P, because
         # d − WP would cancel where almost nothing is cut
         product = weight @ torch.cat([1 - probs, torch.ones_like(probs[:, :1])], dim=1)
         outside, degree = product[:, :-1], product[:, -1:]
-        mass = _nonzero(node_weight @ probs)
-        per_cluster = 0.5 * (probs * outside).sum(0) / mass
         if ctx.needs_input_grad[1]:
             # W is symmetric, so ∂ pᵀW(1−p) = W(1−p) − Wp = 2W(1−p) − d
-            slope = outside - 0.5 * degree - node_weight[:, None] * per_cluster
-            ctx.save_for_backward(slope / mass)
-        return per_cluster
+            ctx.save_for_backward(outside - 0.5 * degree)
+        return 0.5 * (probs * outside).sum(0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
-        (gradient,) = ctx.saved_tensors
-        return None, grad * gradient, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        (slope,) = ctx.saved_tensors
+        return None, grad * slope
 
 
 def carry_batch_gradient(running_mass: Tensor, batch_mass: Tensor) -> Tensor:
@@ -157,7 +164,7 @@ def cluster_imbalance(cluster_mass: Tensor) -> Tensor:
     0.0
     """
     n_clusters = len(cluster_mass)
-    return math.log(n_clusters) + (cluster_mass * _nonzero(cluster_mass).log()).sum(0)
+    return math.log(n_clusters) + (cluster_mass * nonzero_mass(cluster_mass).log()).sum(0)
 
 
 def balance_factor(balance_weight: float, n_clusters: int) -> float:
@@ -239,6 +246,6 @@ def hard_objective(
     return cost.objective(cuts.cpu().numpy(), sizes.cpu().numpy())
 
 
-def _nonzero(cluster_mass: Tensor) -> Tensor:
-    # a cluster whose probabilities underflow everywhere has cut 0 and mass 0: it adds 0, not NaN
+def nonzero_mass(cluster_mass: Tensor) -> Tensor:
+    """Let a cluster whose probabilities underflow everywhere add 0 / tiny = 0, not NaN."""
     return cluster_mass.clamp_min(torch.finfo(cluster_mass.dtype).tiny)

@@ -14,15 +14,11 @@ import torch
 from torch import Tensor, distributed, nn
 
 from prcut.errors import PRCutError
-from prcut.numerics.objective import (
-    balance_factor,
-    cluster_imbalance,
-    soft_ratio_cut,
-)
+from prcut.numerics.objective import balance_factor, cluster_imbalance
 from prcut.numerics.proximal import proximal_softmax, softmax
 from prcut.runtime.distributed import this_process, widest_float
 from prcut.runtime.folder import Folder
-from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_ends
+from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_cut
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
 from prcut.training.heads import drop_heads
 from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
@@ -103,7 +99,7 @@ def train(
             else:
                 probs = to_probs(logits)  # line 6
                 mass = state.cluster_mass(probs, batch.node_weight)  # line 7
-                cut = soft_ratio_cut(batch.weight, *pair_ends(probs, batch), mass)
+                cut = pair_cut(probs, batch, mass)
                 imbalance = cluster_imbalance(mass)
                 loss = (cut + factor * imbalance).sum()  # over the heads
                 terms = torch.stack([cut, imbalance])
@@ -136,7 +132,7 @@ def _parallel(assigner: nn.Module) -> nn.Module:
 
 
 def _on_device(batch: Batch, device: torch.device) -> Batch:
-    """Move all but the positions of the pairs, which :func:`pair_ends` compares on the CPU."""
+    """Move all but the positions of the pairs, which :func:`pair_cut` compares on the CPU."""
     moved = (name for name in batch._fields if name not in ("source", "target"))
     return batch._replace(**{name: getattr(batch, name).to(device) for name in moved})
 
