@@ -289,3 +289,8 @@ def test_warnings_come_once_at_the_users_line() -> None:
     assert found[0].filename == __file__
     lines, first = inspect.getsourcelines(warned)
     assert "fit_predict(rows)" in lines[found[0].lineno - first]
+
+
+def test_texts_are_told_to_be_embedded_first() -> None:
+    with pytest.raises(InvalidInputError, match=r"X has texts, such as 'lost card'.*prcut\.embed"):
+        PRCut(2).fit(["lost card", "new card", "exchange rate"])

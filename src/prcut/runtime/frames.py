@@ -19,6 +19,10 @@ def as_rows(data: Any) -> Any:
     >>> as_rows([[1.0, 2.0]])
     [[1.0, 2.0]]
     """
+    if isinstance(data, list | tuple) and data and isinstance(data[0], str):
+        raise InvalidInputError(
+            f"X has texts, such as {data[0][:40]!r}; embed them first: prcut.embed(X, 'minilm')."
+        )
     if hasattr(data, "detach"):
         tensor = data.detach().cpu()
         return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
