@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +10,19 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from prcut.errors import InvalidInputError
+from prcut.graph.exact_search import remeasure
+from prcut.graph.inverted_lists import FEW_COLUMNS, Lists, plan_lists, tune_within
 from prcut.graph.neighbors import Metric, Neighbors, find_neighbors
+from prcut.graph.rows import row_products
+from prcut.graph.vectors import as_vectors
 
 # a distance that is computed twice may differ in the last digits of a float32
 _TOLERANCE = 1e-6
+# fraction of the pairs to find that are just within ε: nearer ones are missed more rarely, and most
+# are looked for from both ends; and of all neighbours, where these are searched instead
+_RECALL, _RECALL_OF_ALL = 0.95, 0.9
+# products that are compared at a time
+_PRODUCTS = 2**22
 
 
 class Pairs(NamedTuple):
@@ -55,6 +64,81 @@ def distances_to(rows: np.ndarray, others: np.ndarray, metric: Metric) -> np.nda
 def is_within(distances: Any, epsilon: float) -> Any:
     """Return which distances are at most ε, but for rounding."""
     return distances <= epsilon * (1 + _TOLERANCE) + _TOLERANCE
+
+
+def find_within(
+    features: np.ndarray,
+    rows: np.ndarray,
+    n_most: int,
+    epsilon: float,
+    metric: Metric,
+    seed: int = 0,
+) -> Neighbors:
+    """Return rows that have others within ε, and the nearest of these, at most ``n_most`` each.
+
+    Each list is compared with all rows that read it, as one product. Few rows, few columns, and an
+    ε for which too many lists would be read are searched for all neighbours instead.
+    """
+    vectors, rng = as_vectors(features, metric), np.random.default_rng(seed)
+    n_lists = plan_lists(len(features), len(rows)) if features.shape[1] >= FEW_COLUMNS else 0
+    n_probe = 0
+    if n_lists:
+        lists = Lists.fill(vectors, rows, n_lists, rng)
+        step = np.sqrt(2 * epsilon) if metric == "cosine" else epsilon
+        n_probe = tune_within(lists, step, _RECALL, rng)
+    if n_probe == 0:
+        options: Any = {"metric": metric, "seed": seed, "recall": _RECALL_OF_ALL}
+        return find_neighbors(features, n_most, rows=rows, **options)
+    parts = [_read_list(lists, *read, epsilon, n_most) for read in _readers(lists, n_probe)]
+    place, found, product = map(np.concatenate, zip(*parts, strict=True))
+    kept, rank = _best(place, product, n_most)
+    queries, place = np.unique(place[kept], return_inverse=True)
+    indices = np.full((len(queries), n_most), -1, np.int64)
+    indices[place, rank] = found[kept]
+    queries = lists.queries[queries]
+    distances, indices = remeasure(vectors, queries, indices)
+    return Neighbors(queries, indices, distances, _RECALL, n_lists, n_probe, metric)
+
+
+def _readers(lists: Lists, n_probe: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield parts of the table, each a list, and the places of the queries that read it."""
+    step = max(1, _PRODUCTS // len(lists.centroids))
+    blocks = [slice(start, start + step) for start in range(0, len(lists.queries), step)]
+    near = [lists.nearest_lists(lists.take_queries(block), n_probe) for block in blocks]
+    order = np.argsort(np.concatenate(near), axis=None, kind="stable")
+    readers = order // n_probe
+    bounds = np.cumsum(np.bincount(np.concatenate(near).ravel(), minlength=len(lists.centroids)))
+    for number, places in enumerate(np.split(readers, bounds[:-1])):
+        part = slice(*lists.starts[number : number + 2])
+        step = max(1, _PRODUCTS // max(1, part.stop - part.start))
+        yield from ((part, places[start : start + step]) for start in range(0, len(places), step))
+
+
+def _read_list(
+    lists: Lists, part: slice, places: np.ndarray, epsilon: float, n_most: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places of queries, rows of a list within ε of them, and their products."""
+    queries = lists.take_queries(places)
+    product = queries @ lists.table[part].T
+    least, size = np.full(len(places), 1 - epsilon), 1.0
+    if not lists.vectors.by_product:  # q·x − |x|²/2 ≥ (|q|² − ε²)/2
+        size = row_products(queries, queries) - 1
+        least = (size - epsilon**2) / 2
+    # rounded, and measured again later
+    is_near = product >= (least - 1e-5 * size)[:, None]
+    query, column = np.divmod(np.flatnonzero(is_near), is_near.shape[1])
+    found = lists.rows[part][column]
+    other = found != lists.queries[places[query]]
+    query, found, value = query[other], found[other], product[query, column][other]
+    kept, _ = _best(query, value, n_most)
+    return places[query[kept]], found[kept], value[kept]
+
+
+def _best(place: np.ndarray, product: np.ndarray, n_most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the largest products of every place are, at most so many, and their ranks."""
+    order = np.lexsort((-product, place))
+    rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
+    return order[rank < n_most], rank[rank < n_most]
 
 
 def pairs_within(

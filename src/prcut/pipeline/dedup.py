@@ -149,7 +149,8 @@ def _run_stages(
     stages.join_copies(job)
     if job.blocks is None and plan["mode"] == "disk":
         sizes = stages.N_NEIGHBORS, job.metric, plan["block_rows"], _HALO
-        config = BlockConfig(*sizes, anchors=1.0, recall=stages.RECALL, seed=job.seed)
+        # one anchor: pairs within ε are found more quickly than all neighbours
+        config = BlockConfig(*sizes, anchors=1e-9, seed=job.seed)
         # by its URI, if it has one, which a folder does not know
         where = f"{absolute_path(path)}/{STATE_FOLDER}/work/blocks"
         job = job._replace(blocks=build_blocks(source, where, config, **options))

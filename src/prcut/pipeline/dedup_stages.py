@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prcut.errors import InvalidInputError
-from prcut.graph.neighbors import Metric, Neighbors, find_neighbors
-from prcut.graph.within import Pairs, forest, pairs_within
+from prcut.graph.neighbors import Metric, Neighbors
+from prcut.graph.within import Pairs, find_within, forest, pairs_within
 from prcut.pipeline.duplicates import split_chains
 from prcut.pipeline.outofcore.blocks import Blocks
 from prcut.runtime.folder import Folder
 from prcut.runtime.shuffle import gather, is_scattered, scatter
 from prcut.runtime.sources import Source, read_all
 
-N_NEIGHBORS, RECALL = 10, 0.9
-"""Neighbours of a row, where exemplars find more within ε, and the fraction of them to find: the
-nearest, which are the duplicates, are missed much more rarely than the farthest."""
+N_NEIGHBORS = 10
+"""Neighbours within ε of a row, where exemplars find more."""
+
 # rows of a bucket of digests; bytes of a bucket of groups
 _BUCKET_ROWS, _BUCKET_BYTES = 2**22, 2**28
 _DIGEST_BYTES = 16
@@ -181,9 +181,9 @@ def find_pairs(job: Job, number: int, advance: _Advance) -> None:
         # core rows come first: one row of every node whose neighbours are not known
         missing = np.sort(first[~is_known & (first < n_core)])
         if len(missing) and len(features) > 1:
-            n_found = min(N_NEIGHBORS, len(features) - 1)
-            options: Any = {"metric": job.metric, "seed": job.seed, "recall": RECALL}
-            found.append(find_neighbors(features, n_found, rows=missing, **options))
+            n_most = min(N_NEIGHBORS, len(features) - 1)
+            near = job.epsilon, job.metric, job.seed
+            found.append(find_within(features, missing, n_most, *near))
         nothing = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
         pairs = pairs_within(features, nodes, found, job.epsilon, job.seed) if found else nothing
         pairs = Pairs(named[pairs.source], named[pairs.target], pairs.distance)
