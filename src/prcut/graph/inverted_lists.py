@@ -98,14 +98,14 @@ class Lists:
         centroids = _with_norm(kmeans.centroids, vectors.by_product)
         if vectors.features.shape[1] < FEW_COLUMNS:
             index, home = _fill_index(vectors, kmeans)
-            rows, starts = _sort_by_list(home, n_lists)
+            rows, starts = sort_by_list(home, n_lists)
             order = np.arange(len(queries))
             return cls(vectors, queries, order, centroids, rows, starts, index, n_together=1)
         near = np.empty((vectors.n_samples, _ORDERING_LISTS), np.int32)
         for start, chunk in vectors.chunks(_CHUNK_ROWS):
             found = find_nearest(chunk, kmeans.centroids, _ORDERING_LISTS, vectors.by_product)
             near[start : start + len(chunk)] = found[1]
-        rows, starts = _sort_by_list(near[:, 0], n_lists)
+        rows, starts = sort_by_list(near[:, 0], n_lists)
         order = np.lexsort(near[queries].T[::-1])
         table = np.empty((len(rows), centroids.shape[1]), np.float32)
         for start in range(0, len(rows), _CHUNK_ROWS):
@@ -173,7 +173,7 @@ def _fill_index(vectors: Vectors, kmeans: Any) -> tuple[Any, np.ndarray]:
     return index, home
 
 
-def _sort_by_list(home: np.ndarray, n_lists: int) -> tuple[np.ndarray, np.ndarray]:
+def sort_by_list(home: np.ndarray, n_lists: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the row numbers list by list, and where each list starts."""
     rows = np.argsort(home, kind="stable")
     return rows, np.searchsorted(home[rows], np.arange(n_lists + 1))
