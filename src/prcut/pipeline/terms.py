@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +59,7 @@ class TextTerms(NamedTuple):
         }
         cut = [text[:_MOST_CHARACTERS] for text in texts]
         if language == "any" and len(texts) > 20:
-            options["stop_words"] = _frequent_words(cut, options)
+            options["stop_words"] = _frequent_words(cut)
         vectorizer = CountVectorizer(**options)
         try:
             held = csr_array(vectorizer.fit_transform(cut))
@@ -95,17 +97,10 @@ def read_stop_words(language: str) -> list[str] | None:
         raise InvalidInputError(f"{language} cannot be read as stop words: {error}") from error
 
 
-def _frequent_words(texts: Sequence[str], options: dict[str, Any]) -> list[str]:
+def _frequent_words(texts: Sequence[str]) -> list[str]:
     """Return the words that too many of the texts hold."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    words = CountVectorizer(**options | {"ngram_range": (1, 1), "max_features": None})
-    try:
-        held = words.fit_transform(texts)
-    except ValueError:
-        return []
-    n_texts = np.asarray(held.sum(0)).ravel()
-    return words.get_feature_names_out()[n_texts > _ANY_LIMIT * len(texts)].tolist()  # type: ignore[no-any-return]
+    held = Counter(word for text in texts for word in set(re.findall(_WORD, text.lower())))
+    return [word for word, n_texts in held.items() if n_texts > _ANY_LIMIT * len(texts)]
 
 
 class ClusterTree(NamedTuple):
