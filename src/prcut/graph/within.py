@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist
 
 from prcut.errors import InvalidInputError
 from prcut.graph.exact_search import remeasure
@@ -48,17 +49,9 @@ def distances_to(rows: np.ndarray, others: np.ndarray, metric: Metric) -> np.nda
     >>> distances_to(np.array([[1.0, 0.0]]), np.array([[0.0, 2.0], [3.0, 0.0]]), "cosine")
     array([[1., 0.]])
     """
-    rows, others = rows.astype(np.float64), others.astype(np.float64)
-    if metric == "cosine":
-        rows, others = (
-            one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-300)
-            for one in (rows, others)
-        )
-        found: np.ndarray = np.maximum(1 - rows @ others.T, 0)
-        return found
-    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
-    rooted: np.ndarray = np.sqrt(np.maximum(squares, 0))
-    return rooted
+    # SciPy has no cosine of a row of zeros
+    found: np.ndarray = np.nan_to_num(cdist(rows, others, metric), nan=1.0)
+    return found
 
 
 def is_within(distances: Any, epsilon: float) -> Any:

@@ -20,24 +20,11 @@ _BATCH_ROWS = 2**14
 
 
 def write_centroids(run: str | Path, path: str | Path, loaded: Any) -> int:
-    """Write the clusters of a run that have rows: id, parent, layer, size, vector.
+    """Write the clusters of a run that have rows: id, parent, layer, size, vector; return how many.
 
-    The ids of the finest layer are the labels. Those of a coarser one follow, and are the parents
-    of those before; ``layer`` is the layer's number of clusters.
-
-    Parameters
-    ----------
-    run : str or path
-        A finished run, with its labels and its data where they were.
-    path : str or path
-        The Parquet file to write.
-    loaded : LoadedModel or LoadedLevels
-        The model of the run.
-
-    Returns
-    -------
-    int
-        Number of clusters written.
+    The run is finished, with its labels and its data where they were; ``loaded`` is its model. The
+    ids of the finest layer are the labels. Those of a coarser one follow, and are the parents of
+    those before; ``layer`` is the layer's number of clusters.
     """
     n_clusters = loaded.assigner.n_clusters
     sums, sizes = _add_up(run, n_clusters)
@@ -57,15 +44,9 @@ def write_centroids(run: str | Path, path: str | Path, loaded: Any) -> int:
         offset += n_here
     ids, parents, layers, totals, vectors = (np.concatenate(c) for c in zip(*columns, strict=True))
     flat = pa.array(vectors.astype(np.float32).reshape(-1))
-    table = pa.table(
-        {
-            "id": ids,
-            "parent": pa.array(parents, mask=parents < 0),
-            "layer": layers,
-            "size": totals,
-            "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
-        }
-    )
+    lists = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    about = {"id": ids, "parent": pa.array(parents, mask=parents < 0), "layer": layers}
+    table = pa.table({**about, "size": totals, "vector": lists})
     where = Path(path)
     content = encode_parquet(table.schema, table.to_batches(), _BATCH_ROWS)
     Folder(where.parent).write_bytes(where.name, content)
@@ -87,10 +68,8 @@ def _add_up(run: str | Path, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     sizes = np.zeros(n_clusters)
     for start, labels in open_labels(run).batches(source.n_samples):
         rows = source.read(start, start + len(labels)).astype(np.float32)
-        one_hot = sparse.csr_array(
-            (np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))),
-            shape=(n_clusters, len(labels)),
-        )
+        ones, shape = np.ones(len(labels), np.float32), (n_clusters, len(labels))
+        one_hot = sparse.csr_array((ones, (labels, np.arange(len(labels)))), shape=shape)
         sums += one_hot @ rows
         sizes += np.bincount(labels, minlength=n_clusters)
     return sums, sizes

@@ -236,10 +236,7 @@ def _find_terms(
     *,
     with_rows: bool,
 ) -> tuple[dict[int, list[str]], dict[int, int], dict[int, list[int]]]:
-    """Return the key terms of every node, how many make its name, and rows that have most of them.
-
-    Rows are only ranked where that is wanted.
-    """
+    """Return every node's key terms, how many name it and, if wanted, rows with most of them."""
     if texts is None or not nodes.n_clusters:
         return {}, {}, {}
     rows = np.flatnonzero(labels >= 0)

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_positive_int
-from prcut.pipeline.dedup import check_new, write_table
-from prcut.pipeline.labels import STATE_FOLDER
+from prcut.pipeline.dedup import write_table
+from prcut.pipeline.labels import STATE_FOLDER, check_new
 from prcut.pipeline.outofcore.rounds import draw_fractions
 from prcut.pipeline.run_folder import check_finished, read_plan
 from prcut.pipeline.saved_fit import coarse_labels, parse_fit
@@ -230,8 +230,8 @@ class _Labels(NamedTuple):
     def batches(self, n_samples: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the first row and the clusters of successive row ranges, of so many rows in all."""
         if n_samples != self.n_samples:
-            what = f"{self.folder.path} has {self.n_samples} labels for {n_samples=} rows"
-            raise InvalidInputError(f"{what}; assign again.")
+            found = f"{self.folder.path} has {self.n_samples} labels"
+            raise InvalidInputError(f"{found} for {n_samples=} rows; assign again.")
         for number, first in enumerate(self.starts[:-1].tolist()):
             clusters = self.clusters(number)
             for start in range(0, len(clusters), _BATCH_ROWS):
