@@ -334,4 +334,6 @@ class _Asked:
                 reason = clean_text(f"{type(error).__name__}: {error}", 200)
                 message = f"the namer failed ({reason}){stops}: the key terms are the name."
                 warnings.warn(message, DataWarning, stacklevel=3)
+        while n_named > _FEWEST_NAMED and len(", ".join(terms[:n_named])) > _NAME_LENGTH:
+            n_named -= 1  # rather than cut a term
         return clean_text(", ".join(terms[:n_named]), _NAME_LENGTH)
