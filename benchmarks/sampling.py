@@ -30,8 +30,10 @@ from _embedded import rows_of
 from _verdict import Table, keep, verdict
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
+from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run
 from prcut.pipeline.sampling import draw_sample, share_down
+from prcut.runtime.folder import Folder
 
 # shares of the first and the last class, and what each has of the next one's
 FIRST, LAST, FALL = 0.5, 0.005, 1.57
@@ -64,11 +66,14 @@ def prcut_samples(
         np.save(f"{folder}/rows.npy", rows)
         config = FitConfig.of("default", n_clusters, seed=seed, max_steps=100)
         result = fit_run(f"{folder}/rows.npy", f"{folder}/run", config, device="cpu")
-        assign_parquet(result.assigner, f"{folder}/rows.npy", f"{folder}/run/labels", device="cpu")
+        # as `prcut fit` does: the rows of the fit have the labels of its partition
+        partition = RowLabels(Folder(f"{folder}/run/partition"))
+        data, out = f"{folder}/rows.npy", f"{folder}/run/labels"
+        assign_parquet(result.assigner, data, out, device="cpu", partition=partition)
         for balance in BALANCES:
-            out = Path(folder) / balance.partition(":")[0]
-            draw_sample(f"{folder}/run", out, size, balance, seed=seed)
-            found[f"prcut sample --balance {balance}"] = pq.read_table(out)["row"].to_numpy()
+            sample = Path(folder) / balance.partition(":")[0]
+            draw_sample(f"{folder}/run", sample, size, balance, seed=seed)
+            found[f"prcut sample --balance {balance}"] = pq.read_table(sample)["row"].to_numpy()
     assert round(n_clusters**0.5) == n_groups  # noqa: S101
     return found
 

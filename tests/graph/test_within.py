@@ -8,8 +8,16 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from prcut.errors import InvalidInputError
+from prcut.graph import inverted_lists, within
 from prcut.graph.neighbors import find_neighbors
-from prcut.graph.within import Pairs, check_epsilon, distances_to, forest, pairs_within
+from prcut.graph.within import (
+    Pairs,
+    check_epsilon,
+    distances_to,
+    find_within,
+    forest,
+    pairs_within,
+)
 
 
 def components(pairs: Pairs, n_nodes: int) -> np.ndarray:
@@ -22,11 +30,40 @@ def test_pairs_are_those_of_the_definition(metric: str) -> None:
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     epsilon = 0.02 if metric == "cosine" else 0.5
     found = find_neighbors(rows, 59, metric=metric, recall=1)
-    pairs = pairs_within(rows, np.arange(60), [found], epsilon)
+    pairs = pairs_within(rows, np.arange(60), found, epsilon)
     one, other = np.nonzero(np.triu(distances_to(rows, rows, metric) <= epsilon, 1))
     assert len(one) > 5
     assert sorted(zip(*pairs[:2], strict=True)) == sorted(zip(one, other, strict=True))
     assert np.allclose(pairs.distance, distances_to(rows, rows, metric)[pairs[:2]], atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_lists_find_the_pairs_of_the_definition(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the rows of a list are compared part by part, and hide each other."""
+    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 0)
+    monkeypatch.setattr(within, "_PRODUCTS", 1000)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1500, 32)).astype(np.float32)
+    near = rows[:500] + 0.05 * rng.normal(size=(500, 32)).astype(np.float32)
+    rows = np.concatenate([rows, near, near[:9] + 1e-3, np.repeat(rows[:1], 500, axis=0)])
+    epsilon = 0.02 if metric == "cosine" else 0.5
+    found = find_within(rows, np.arange(2009), 3, epsilon, metric, 0)
+    assert 0 < found.n_probe < found.n_lists
+    query, rank = np.nonzero(found.indices >= 0)
+    ends = found.rows[query], found.indices[query, rank]
+    seen = {pair for pair in zip(*(one.tolist() for one in ends), strict=True) if pair[1] < 2009}
+    exact = distances_to(rows[:2009], rows[:2009], metric)
+    np.fill_diagonal(exact, np.inf)
+    expected = {tuple(pair) for pair in np.argwhere(exact <= epsilon).tolist()}
+    assert seen <= expected
+    # most are looked for from both ends
+    assert len((seen | {pair[::-1] for pair in seen}) & expected) >= 0.98 * len(expected) > 900
+    # the nearest hide others: 500 copies of row 0 its near row
+    assert (found.indices[found.rows == 0] >= 2009).all()
+    own = 1.0 if metric == "cosine" else 0.0
+    assert found.distances[found.rows == 0].ravel() == pytest.approx([own] * 3)
 
 
 def test_a_group_larger_than_the_neighbours_of_a_row_becomes_one() -> None:
@@ -39,14 +76,14 @@ def test_a_group_larger_than_the_neighbours_of_a_row_becomes_one() -> None:
     near = found.distances >= 1 - 0.05
     alone = Pairs(np.repeat(np.arange(601), near.sum(1)), found.indices[near], np.zeros(near.sum()))
     assert len(np.unique(components(alone, 601))) > 10
-    labels = components(pairs_within(rows, np.arange(601), [found], 0.05), 601)
+    labels = components(pairs_within(rows, np.arange(601), found, 0.05), 601)
     assert np.bincount(labels).tolist() == [600, 1]
 
 
 def test_copies_are_one_node_and_do_not_hide_what_is_near() -> None:
     rows = np.repeat(np.array([[0.0, 0.0], [0.1, 0.0], [9.0, 9.0]], np.float32), 30, axis=0)
     found = find_neighbors(rows, 5, recall=1)
-    pairs = pairs_within(rows, np.repeat(np.arange(3), 30), [found], 0.2)
+    pairs = pairs_within(rows, np.repeat(np.arange(3), 30), found, 0.2)
     assert [one.tolist() for one in pairs[:2]] == [[0], [1]]
     assert pairs.distance[0] == pytest.approx(0.1)
 

@@ -10,7 +10,7 @@ import pytest
 
 from prcut import Assigner
 from prcut.errors import InvalidInputError
-from prcut.pipeline import centroids as library
+from prcut.pipeline import sampling
 from prcut.pipeline.centroids import write_centroids
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
@@ -52,7 +52,7 @@ def test_coarser_layers_are_parents(
 ) -> None:
     path, rows, assigner = run
     layers = {2: np.array([0, 1, 1, 0]), 1: np.array([0, 0, 0, 0])}
-    monkeypatch.setattr(library, "coarse_labels", lambda _: layers)
+    monkeypatch.setattr(sampling, "coarse_labels", lambda _: layers)
     assert write_centroids(path, tmp_path / "c.parquet", loaded(assigner)) == 7
     table = pq.read_table(tmp_path / "c.parquet")
     assert table["id"].to_pylist() == [0, 1, 2, 3, 4, 5, 6]
@@ -63,7 +63,7 @@ def test_coarser_layers_are_parents(
 
 def test_parents_of_levels_are_the_clusters_of_the_root() -> None:
     tree = LevelAssigner(Assigner(3, 2), [Assigner(3, 4), None])
-    (parents,) = library._layers(loaded(tree))
+    (parents,) = sampling.read_layers(loaded(tree))
     assert parents.tolist() == [0, 0, 0, 0, 1]
 
 

@@ -176,3 +176,13 @@ def test_wrong_arguments_are_refused() -> None:
         name_clusters(TEXTS, LABELS, n_clusters=2)
     with pytest.raises(InvalidInputError, match="need a tree"):
         name_clusters(TEXTS, LABELS, layer_sizes=[4, 2])
+
+
+def test_a_name_has_more_terms_where_four_are_in_few_of_the_texts() -> None:
+    words = [f"word{letter}" for letter in "abcdefghijkl"]
+    narrow = ["lost card pin code"] * 24
+    broad = [words[row % 12] for row in range(24)]
+    named = name_clusters(narrow + broad, np.repeat([0, 1], 24)).clusters
+    assert len(named[0].name.split(", ")) <= 4
+    assert len(named[1].name.split(", ")) == 6
+    assert len(named[1].terms) == 10

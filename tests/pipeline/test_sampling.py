@@ -111,7 +111,7 @@ def read_labels(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_levels_share_equally_among_their_first_clusters(run: Path, tmp_path: Path) -> None:
-    layers, n_clusters = library._read_layers(run / "levels")
+    layers, n_clusters = library._read_groups(run / "levels")
     assert [len(one) for one in layers] == [n_clusters]
     draw_sample(run / "levels", tmp_path / "out", 50)
     _, labels = read(tmp_path / "out")

@@ -27,8 +27,9 @@ TUNING_QUERIES = 256
 
 # queries that read lists together: more share less, fewer make products slow
 _BLOCK_QUERIES = 128
-# columns below which every query reads its own lists: at 16, a million rows took 50 s, not 115
-_FEW_COLUMNS = 24
+FEW_COLUMNS = 24
+"""Columns below which every query reads its own lists: at 16, a million rows took 50 s, not 115."""
+
 # lists nearest to a query, by which queries are put in order
 _ORDERING_LISTS = 3
 # candidates per neighbour from which the projection does not pay
@@ -95,16 +96,16 @@ class Lists:
         sample = rng.choice(vectors.n_samples, _TRAINING_ROWS_PER_LIST * n_lists, replace=False)
         kmeans.train(vectors.take(np.sort(sample)))
         centroids = _with_norm(kmeans.centroids, vectors.by_product)
-        if vectors.features.shape[1] < _FEW_COLUMNS:
+        if vectors.features.shape[1] < FEW_COLUMNS:
             index, home = _fill_index(vectors, kmeans)
-            rows, starts = _sort_by_list(home, n_lists)
+            rows, starts = sort_by_list(home, n_lists)
             order = np.arange(len(queries))
             return cls(vectors, queries, order, centroids, rows, starts, index, n_together=1)
         near = np.empty((vectors.n_samples, _ORDERING_LISTS), np.int32)
         for start, chunk in vectors.chunks(_CHUNK_ROWS):
             found = find_nearest(chunk, kmeans.centroids, _ORDERING_LISTS, vectors.by_product)
             near[start : start + len(chunk)] = found[1]
-        rows, starts = _sort_by_list(near[:, 0], n_lists)
+        rows, starts = sort_by_list(near[:, 0], n_lists)
         order = np.lexsort(near[queries].T[::-1])
         table = np.empty((len(rows), centroids.shape[1]), np.float32)
         for start in range(0, len(rows), _CHUNK_ROWS):
@@ -124,12 +125,13 @@ class Lists:
         home[self.rows] = np.repeat(np.arange(len(self.centroids)), np.diff(self.starts))
         return home
 
-    def take_queries(self, block: slice) -> np.ndarray:
+    def take_queries(self, block: slice | np.ndarray) -> np.ndarray:
         """Return the vectors of a block of queries."""
-        taken = np.asarray(self.vectors.take(self.queries[block]))
-        return (
-            taken if self.vectors.by_product else np.pad(taken, ((0, 0), (0, 1)), constant_values=1)
-        )
+        return self.as_queries(np.asarray(self.vectors.take(self.queries[block])))
+
+    def as_queries(self, taken: np.ndarray) -> np.ndarray:
+        """Return vectors with the further column of queries, where they have one."""
+        return taken if self.vectors.by_product else np.insert(taken, taken.shape[1], 1, 1)
 
     def nearest_lists(self, queries: np.ndarray, n_probe: int) -> np.ndarray:
         """Return the nearest lists of every query, shape (n_queries, n_probe)."""
@@ -171,7 +173,7 @@ def _fill_index(vectors: Vectors, kmeans: Any) -> tuple[Any, np.ndarray]:
     return index, home
 
 
-def _sort_by_list(home: np.ndarray, n_lists: int) -> tuple[np.ndarray, np.ndarray]:
+def sort_by_list(home: np.ndarray, n_lists: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the row numbers list by list, and where each list starts."""
     rows = np.argsort(home, kind="stable")
     return rows, np.searchsorted(home[rows], np.arange(n_lists + 1))
@@ -227,6 +229,23 @@ def tune_probe(
     n_probe, lower = _fewest(rank, lists.most_read, recall)
     n_read = ((first_read < n_probe) @ np.diff(lists.starts)).mean()
     return n_probe, lower, float(n_read)
+
+
+def tune_within(lists: Lists, step: float, recall: float, rng: np.random.Generator) -> int:
+    """Find the fewest lists to read for the recall of pairs that lie a step apart, 0 if none do.
+
+    The pairs are made: rows of a sample, and each again, a step nearer to a row drawn at random.
+    Real pairs were found more easily on texts, images and clouds, so they need not be searched.
+    """
+    size = min(4 * TUNING_QUERIES, len(lists.queries))
+    sample = rng.choice(lists.queries, size, replace=False)
+    start = np.asarray(lists.vectors.take(sample))
+    toward = lists.vectors.take(rng.choice(lists.vectors.n_samples, size)) - start
+    length = np.maximum(np.linalg.norm(toward, axis=1, keepdims=True), 1e-30)
+    near = lists.nearest_lists(lists.as_queries(start + step / length * toward), lists.most_read)
+    is_home = near == lists.home[sample][:, None]
+    rank = np.where(is_home.any(1), is_home.argmax(1), lists.most_read)
+    return _fewest(rank[:, None], lists.most_read, recall)[0]
 
 
 def _fewest(rank: np.ndarray, most: int, recall: float) -> tuple[int, float]:

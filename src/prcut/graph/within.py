@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist
 
 from prcut.errors import InvalidInputError
+from prcut.graph.exact_search import remeasure
+from prcut.graph.inverted_lists import FEW_COLUMNS, Lists, plan_lists, sort_by_list, tune_within
 from prcut.graph.neighbors import Metric, Neighbors, find_neighbors
+from prcut.graph.rows import row_products
+from prcut.graph.vectors import as_vectors
 
 # a distance that is computed twice may differ in the last digits of a float32
 _TOLERANCE = 1e-6
+# fraction of the pairs to find that are just within ε: nearer ones are missed more rarely, and most
+# are looked for from both ends; and of all neighbours, where these are searched instead
+_RECALL, _RECALL_OF_ALL = 0.95, 0.9
+# products that are compared at a time
+_PRODUCTS = 2**22
 
 
 class Pairs(NamedTuple):
@@ -39,17 +49,9 @@ def distances_to(rows: np.ndarray, others: np.ndarray, metric: Metric) -> np.nda
     >>> distances_to(np.array([[1.0, 0.0]]), np.array([[0.0, 2.0], [3.0, 0.0]]), "cosine")
     array([[1., 0.]])
     """
-    rows, others = rows.astype(np.float64), others.astype(np.float64)
-    if metric == "cosine":
-        rows, others = (
-            one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-300)
-            for one in (rows, others)
-        )
-        found: np.ndarray = np.maximum(1 - rows @ others.T, 0)
-        return found
-    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
-    rooted: np.ndarray = np.sqrt(np.maximum(squares, 0))
-    return rooted
+    # SciPy has no cosine of a row of zeros
+    found: np.ndarray = np.nan_to_num(cdist(rows, others, metric), nan=1.0)
+    return found
 
 
 def is_within(distances: Any, epsilon: float) -> Any:
@@ -57,39 +59,93 @@ def is_within(distances: Any, epsilon: float) -> Any:
     return distances <= epsilon * (1 + _TOLERANCE) + _TOLERANCE
 
 
+def find_within(
+    features: np.ndarray, rows: np.ndarray, n_most: int, epsilon: float, metric: Metric, seed: int
+) -> Neighbors:
+    """Return rows that have others within ε, and the nearest of these, at most ``n_most`` each.
+
+    Each list is compared with all rows that read it, as one product. Few rows, few columns, and an
+    ε for which too many lists would be read are searched for all neighbours instead.
+    """
+    vectors, rng = as_vectors(features, metric), np.random.default_rng(seed)
+    n_lists = plan_lists(len(features), len(rows)) if features.shape[1] >= FEW_COLUMNS else 0
+    n_probe = 0
+    if n_lists:
+        lists = Lists.fill(vectors, rows, n_lists, rng)
+        step = float(np.sqrt(2 * epsilon)) if metric == "cosine" else epsilon
+        n_probe = tune_within(lists, step, _RECALL, rng)
+    if n_probe == 0:
+        options: Any = {"metric": metric, "seed": seed, "recall": _RECALL_OF_ALL}
+        return find_neighbors(features, n_most, rows=rows, **options)
+    parts = [_read_list(lists, *read, epsilon, n_most) for read in _readers(lists, n_probe)]
+    place, found, product = map(np.concatenate, zip(*parts, strict=True))
+    kept, rank = _best(place, product, n_most)
+    queries, place = np.unique(place[kept], return_inverse=True)
+    indices = np.full((len(queries), n_most), -1, np.int64)
+    indices[place, rank] = found[kept]
+    distances, indices = remeasure(vectors, lists.queries[queries], indices)
+    return Neighbors(lists.queries[queries], indices, distances, _RECALL, n_lists, n_probe, metric)
+
+
+def _readers(lists: Lists, n_probe: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield lists, as parts of the table, and the places of queries that read them."""
+    n_queries, n_lists = len(lists.queries), len(lists.centroids)
+    blocks = np.array_split(np.arange(n_queries), -(-n_queries * n_lists // _PRODUCTS))
+    near = [lists.nearest_lists(lists.take_queries(block), n_probe) for block in blocks]
+    readers, bounds = sort_by_list(np.concatenate(near).ravel(), n_lists)
+    for number in range(n_lists):
+        part = slice(*lists.starts[number : number + 2])
+        places = readers[slice(*bounds[number : number + 2])] // n_probe
+        n_parts = -(-len(places) * (part.stop - part.start) // _PRODUCTS)
+        yield from ((part, some) for some in np.array_split(places, max(1, n_parts)))
+
+
+def _read_list(
+    lists: Lists, part: slice, places: np.ndarray, epsilon: float, n_most: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return places of queries, rows of a list within ε of them, and their products."""
+    queries = lists.take_queries(places)
+    product = queries @ lists.table[part].T
+    least, size = np.full(len(places), 1 - epsilon), np.ones(len(places))
+    if not lists.vectors.by_product:  # q·x − |x|²/2 ≥ (|q|² − ε²)/2
+        size = row_products(queries, queries) - 1
+        least = (size - epsilon**2) / 2
+    # rounded, and measured again later
+    is_near = product >= (least - 1e-5 * size)[:, None]
+    is_near &= lists.rows[part] != lists.queries[places][:, None]
+    query, column = np.divmod(np.flatnonzero(is_near), is_near.shape[1])
+    kept, _ = _best(query, product[query, column], n_most)
+    query, column = query[kept], column[kept]
+    return places[query], lists.rows[part][column], product[query, column]
+
+
+def _best(place: np.ndarray, product: np.ndarray, n_most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the largest products of every place are, at most so many, and their ranks."""
+    order = np.lexsort((-product, place))
+    rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
+    return order[rank < n_most], rank[rank < n_most]
+
+
 def pairs_within(
-    features: np.ndarray,
-    nodes: np.ndarray,
-    found: Sequence[Neighbors],
-    epsilon: float,
-    seed: int = 0,
+    features: np.ndarray, nodes: np.ndarray, found: Neighbors, epsilon: float, seed: int = 0
 ) -> Pairs:
     """Return the pairs of nodes within ε that the neighbours show, and that exemplars show.
 
-    A row all of whose neighbours are within ε may have more of them. Of each group of nodes that
-    are linked so far and have such a row, an exemplar looks for neighbours among the exemplars of
-    the other groups, again and again until none has only near ones. So a group that lies within ε
-    becomes one, however large it is.
-
-    Parameters
-    ----------
-    features : float array, shape (n_rows, n_features)
-    nodes : int64 array, shape (n_rows,)
-        The node of every row, numbered from 0: copies of one row are one node.
-    found : sequence of Neighbors
-        The nearest rows of some rows, and of others.
-    epsilon : float
+    ``nodes`` are those of all rows, numbered from 0: copies of one row are one node. A row all of
+    whose neighbours are within ε may have more of them. Of each group of nodes that are linked so
+    far and have such a row, an exemplar looks for neighbours among the exemplars of the other
+    groups, again and again until none has only near ones. So a group that lies within ε becomes
+    one, however large it is.
     """
     n_nodes = int(nodes.max(initial=-1)) + 1
     rows = np.empty(n_nodes, np.int64)
     rows[nodes[::-1]] = np.arange(len(nodes))[::-1]  # the first row of every node
-    near = [_near_pairs(one, nodes, epsilon) for one in found]
-    pairs = _join(pairs for pairs, _ in near)
-    looking = np.concatenate([full for _, full in near])
+    near, looking = _near_pairs(found, nodes, epsilon)
+    pairs = _join([near])
     while len(exemplars := _exemplars(pairs, n_nodes, looking)) > 1:
-        n_found = min(found[0].indices.shape[1], len(exemplars) - 1)
+        n_found = min(found.indices.shape[1], len(exemplars) - 1)
         chosen = np.ascontiguousarray(features[rows[exemplars]])
-        again = find_neighbors(chosen, n_found, metric=found[0].metric, seed=seed)
+        again = find_neighbors(chosen, n_found, metric=found.metric, seed=seed)
         more, looking = _near_pairs(again, exemplars, epsilon)
         pairs = _join([pairs, more])
         if n_found == len(exemplars) - 1:  # all were measured
@@ -107,7 +163,7 @@ def _near_pairs(found: Neighbors, nodes: np.ndarray, epsilon: float) -> tuple[Pa
     return Pairs(*pairs), nodes[found.rows[is_near.all(1)]]
 
 
-def _join(parts: Iterable[Pairs]) -> Pairs:
+def _join(parts: Sequence[Pairs]) -> Pairs:
     """Return every pair of different nodes once, with its least distance."""
     one, other, distance = (np.concatenate(column) for column in zip(*parts, strict=True))
     source, target = np.minimum(one, other), np.maximum(one, other)

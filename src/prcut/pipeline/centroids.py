@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from prcut.errors import InvalidInputError
-from prcut.pipeline.labels import STATE_FOLDER
 from prcut.pipeline.run_folder import read_plan
-from prcut.pipeline.saved_fit import coarse_labels
+from prcut.pipeline.sampling import open_labels, read_layers
 from prcut.runtime.folder import Folder
 from prcut.runtime.parquet_bytes import encode_parquet
-from prcut.runtime.sources import Source, open_source
-from prcut.training.assigner.tree import LevelAssigner
+from prcut.runtime.sources import open_source
 
 _BATCH_ROWS = 2**14
 
 
 def write_centroids(run: str | Path, path: str | Path, loaded: Any) -> int:
-    """Write the clusters of a run that have rows: id, parent, layer, size, vector.
+    """Write the clusters of a run that have rows: id, parent, layer, size, vector; return how many.
 
-    The ids of the finest layer are the labels. Those of a coarser one follow, and are the parents
-    of those before; ``layer`` is the layer's number of clusters.
-
-    Parameters
-    ----------
-    run : str or path
-        A finished run, with its labels and its data where they were.
-    path : str or path
-        The Parquet file to write.
-    loaded : LoadedModel or LoadedLevels
-        The model of the run.
-
-    Returns
-    -------
-    int
-        Number of clusters written.
+    The run is finished, with its labels and its data where they were; ``loaded`` is its model. The
+    ids of the finest layer are the labels. Those of a coarser one follow, and are the parents of
+    those before; ``layer`` is the layer's number of clusters.
     """
     n_clusters = loaded.assigner.n_clusters
-    sums, sizes = _add_up(Folder(run), n_clusters)
-    names, offset = [np.arange(n_clusters), *_layers(loaded)], 0
+    sums, sizes = _add_up(run, n_clusters)
+    names, offset = [np.arange(n_clusters), *read_layers(loaded)[::-1]], 0
     columns: list[list[np.ndarray]] = []
     for number, merged in enumerate(names):
         n_here = int(merged.max()) + 1
@@ -61,32 +44,18 @@ def write_centroids(run: str | Path, path: str | Path, loaded: Any) -> int:
         offset += n_here
     ids, parents, layers, totals, vectors = (np.concatenate(c) for c in zip(*columns, strict=True))
     flat = pa.array(vectors.astype(np.float32).reshape(-1))
-    table = pa.table(
-        {
-            "id": ids,
-            "parent": pa.array(parents, mask=parents < 0),
-            "layer": layers,
-            "size": totals,
-            "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
-        }
-    )
+    lists = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    about = {"id": ids, "parent": pa.array(parents, mask=parents < 0), "layer": layers}
+    table = pa.table({**about, "size": totals, "vector": lists})
     where = Path(path)
     content = encode_parquet(table.schema, table.to_batches(), _BATCH_ROWS)
     Folder(where.parent).write_bytes(where.name, content)
     return len(table)
 
 
-def _layers(loaded: Any) -> list[np.ndarray]:
-    """Return what every cluster is called in the coarser layers, from fine to coarse."""
-    tree = loaded.assigner
-    if isinstance(tree, LevelAssigner):
-        leaves = np.arange(tree.n_clusters)
-        return [np.searchsorted(tree.first_leaf.cpu().numpy(), leaves, side="right") - 1]
-    return [*coarse_labels(loaded).values()]
-
-
-def _add_up(folder: Folder, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
+def _add_up(run: str | Path, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sum of the rows of every cluster, and their number."""
+    folder = Folder(run)
     if not folder.exists("plan.json"):
         raise InvalidInputError(f"{folder.path} is not a run; centroids need its data and labels.")
     plan = read_plan(folder)
@@ -97,31 +66,10 @@ def _add_up(folder: Folder, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     source = open_source(plan["data"], column=plan.get("column"))
     sums = np.zeros((n_clusters, source.n_features))
     sizes = np.zeros(n_clusters)
-    for start, labels in _labels(folder / "labels", source):
+    for start, labels in open_labels(run).batches(source.n_samples):
         rows = source.read(start, start + len(labels)).astype(np.float32)
-        one_hot = sparse.csr_array(
-            (np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))),
-            shape=(n_clusters, len(labels)),
-        )
+        ones, shape = np.ones(len(labels), np.float32), (n_clusters, len(labels))
+        one_hot = sparse.csr_array((ones, (labels, np.arange(len(labels)))), shape=shape)
         sums += one_hot @ rows
         sizes += np.bincount(labels, minlength=n_clusters)
     return sums, sizes
-
-
-def _labels(folder: Folder, source: Source) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the first row and the labels of successive row ranges."""
-    state = folder / STATE_FOLDER
-    if not state.exists("manifest.json"):
-        raise InvalidInputError(
-            f"{folder.path} has no finished labels; resume the run without --no-assign."
-        )
-    start = 0
-    for name in state.read_json("plan.json")["files"]:
-        with folder.filesystem.open_input_file(f"{folder.path}/{name}") as handle:
-            for batch in pq.ParquetFile(handle).iter_batches(_BATCH_ROWS, columns=["label"]):
-                yield start, batch.column(0).to_numpy()
-                start += len(batch)
-    if start != source.n_samples:
-        raise InvalidInputError(
-            f"{folder.path} has {start} labels for n_samples={source.n_samples} rows; assign again."
-        )

@@ -29,7 +29,7 @@ from prcut.graph.neighbors import Metric
 from prcut.graph.within import check_epsilon
 from prcut.pipeline import dedup_stages as stages
 from prcut.pipeline.dedup_stages import Job
-from prcut.pipeline.labels import STATE_FOLDER
+from prcut.pipeline.labels import STATE_FOLDER, check_new
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.run_folder import read_plan
@@ -114,8 +114,7 @@ def find_duplicates(
         "kind": "duplicates",
         "format": _FORMAT,
         "fingerprint": source.fingerprint,
-        "column": getattr(source, "column", None),
-        "id_column": getattr(source, "id_column", None),
+        **{name: getattr(source, name, None) for name in ("column", "id_column")},
         "epsilon": epsilon,
         "metric": metric,
         "keep": keep,
@@ -149,7 +148,8 @@ def _run_stages(
     stages.join_copies(job)
     if job.blocks is None and plan["mode"] == "disk":
         sizes = stages.N_NEIGHBORS, job.metric, plan["block_rows"], _HALO
-        config = BlockConfig(*sizes, anchors=1.0, recall=stages.RECALL, seed=job.seed)
+        # one anchor: pairs within ε are found more quickly than all neighbours
+        config = BlockConfig(*sizes, anchors=1e-9, seed=job.seed)
         # by its URI, if it has one, which a folder does not know
         where = f"{absolute_path(path)}/{STATE_FOLDER}/work/blocks"
         job = job._replace(blocks=build_blocks(source, where, config, **options))
@@ -158,7 +158,11 @@ def _run_stages(
     run("send groups", partial(stages.send_groups, job, n_buckets), job.n_parts)
     run("split groups", partial(stages.split_groups, job), n_buckets)
     counts = stages.join_groups(job, n_buckets)
-    run("write", partial(_write_range, job, Folder(path)), len(_file_cuts(source)) - 1)
+    run(
+        "write",
+        partial(_write_range, job, Folder(path)),
+        len(cut_row_ranges(source, _FILE_ROWS)) - 1,
+    )
     return counts
 
 
@@ -199,14 +203,6 @@ def _check_keep(keep: str, source: Source) -> str | None:
     return column
 
 
-def check_new(folder: Folder) -> None:
-    """Refuse a file, and a folder that holds anything but what an earlier call wrote."""
-    folder.check_is_no_file()
-    inside = folder.names(folders=True)
-    if inside and STATE_FOLDER not in inside:
-        raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
-
-
 def _choose_mode(
     state: Folder, source: Source, metric: Metric, memory: int | None, is_local: bool
 ) -> dict[str, Any]:
@@ -223,13 +219,9 @@ def _choose_mode(
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _file_cuts(source: Source) -> np.ndarray:
-    return cut_row_ranges(source, _FILE_ROWS)
-
-
 def _write_range(job: Job, folder: Folder, number: int, advance: Callable[[int], None]) -> None:
     """Write the ids to keep, and the groups, of a range of rows."""
-    start, stop = _file_cuts(job.source)[number : number + 2].tolist()
+    start, stop = cut_row_ranges(job.source, _FILE_ROWS)[number : number + 2].tolist()
     name, record = f"part-{number:05d}.parquet", f"written-{number:05d}.json"
     if not job.work.exists(record):
         removed, kept, named = job.read("removed", "rows", "kept", "named")

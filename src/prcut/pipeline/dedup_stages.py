@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prcut.errors import InvalidInputError
-from prcut.graph.neighbors import Metric, Neighbors, find_neighbors
-from prcut.graph.within import Pairs, forest, pairs_within
+from prcut.graph.neighbors import Metric
+from prcut.graph.within import Pairs, find_within, forest, pairs_within
 from prcut.pipeline.duplicates import split_chains
 from prcut.pipeline.outofcore.blocks import Blocks
 from prcut.runtime.folder import Folder
 from prcut.runtime.shuffle import gather, is_scattered, scatter
 from prcut.runtime.sources import Source, read_all
 
-N_NEIGHBORS, RECALL = 10, 0.9
-"""Neighbours of a row, where exemplars find more within ε, and the fraction of them to find: the
-nearest, which are the duplicates, are missed much more rarely than the farthest."""
+N_NEIGHBORS = 10
+"""Neighbours within ε of a row, where exemplars find more."""
+
 # rows of a bucket of digests; bytes of a bucket of groups
 _BUCKET_ROWS, _BUCKET_BYTES = 2**22, 2**28
 _DIGEST_BYTES = 16
@@ -159,33 +159,28 @@ def join_copies(job: Job) -> None:
 # -- pairs within ε, and their components ----------------------------------------------------------
 
 
-def _open_part(job: Job, number: int) -> tuple[np.ndarray, np.ndarray, int, list[Neighbors]]:
-    """Return rows, features, number of core rows and known neighbours of a block, or of all."""
+def _open_part(job: Job, number: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return rows, features and the number of core rows, which come first, of a block or of all."""
     if job.blocks is None:
-        return np.arange(job.source.n_samples), read_all(job.source), job.source.n_samples, []
+        return np.arange(job.source.n_samples), read_all(job.source), job.source.n_samples
     block = job.blocks[number]
-    near = block.anchors.astype(np.int64), block.neighbors, block.distances
-    return block.rows, block.features, block.n_core, [Neighbors(*near, metric=job.metric)]
+    return block.rows, block.features, block.n_core
 
 
 def find_pairs(job: Job, number: int, advance: _Advance) -> None:
     """Write the pairs within ε of a block; copies are one node, named by the row that is kept."""
-    rows, features, n_core, found = _open_part(job, number)
+    rows, features, n_core = _open_part(job, number)
     if not job.is_sealed(name := f"pairs-{number:05d}"):
         instead = look_up(rows, *job.read("copies", "rows", "of"))
         whole = np.where(instead < 0, rows, instead)
         named, first, nodes = np.unique(whole, return_index=True, return_inverse=True)
-        is_known = np.zeros(len(named), bool)
-        for one in found:
-            is_known[nodes[one.rows]] = True
-        # core rows come first: one row of every node whose neighbours are not known
-        missing = np.sort(first[~is_known & (first < n_core)])
-        if len(missing) and len(features) > 1:
-            n_found = min(N_NEIGHBORS, len(features) - 1)
-            options: Any = {"metric": job.metric, "seed": job.seed, "recall": RECALL}
-            found.append(find_neighbors(features, n_found, rows=missing, **options))
-        nothing = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        pairs = pairs_within(features, nodes, found, job.epsilon, job.seed) if found else nothing
+        pairs = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        if len(features) > 1:
+            # one row of every node that has one here
+            looking, n_most = np.sort(first[first < n_core]), min(N_NEIGHBORS, len(features) - 1)
+            near = job.epsilon, job.metric, job.seed
+            found = find_within(features, looking, n_most, *near)
+            pairs = pairs_within(features, nodes, found, job.epsilon, job.seed)
         pairs = Pairs(named[pairs.source], named[pairs.target], pairs.distance)
         linked, root = forest(pairs)
         job.seal(name, **pairs._asdict(), linked=linked, root=root)
@@ -209,7 +204,7 @@ def join_pairs(job: Job) -> int:
 
 def send_groups(job: Job, n_buckets: int, number: int, advance: _Advance) -> None:
     """Send linked core rows, and pairs, to the bucket of their component."""
-    rows, features, n_core, _ = _open_part(job, number)
+    rows, features, n_core = _open_part(job, number)
     exchanges = job.work / "rows", job.work / "links"
     if not all(is_scattered(one, number, job.key) for one in exchanges):
         known = job.read("components", "rows", "component")

@@ -23,22 +23,10 @@ def split_chains(
 ) -> list[tuple[int, np.ndarray]]:
     """Cut linked rows into groups, each within ε of its exemplar.
 
-    A group none of whose rows is within ε of all others is a chain. It is cut where the ratio cut
-    of its links is low, as greedy merging finds it, and so are its parts.
+    Return exemplar and rows of every group, in the order of their first rows. A group none of whose
+    rows is within ε of all others is a chain. It is cut where the ratio cut of its links is low, as
+    greedy merging finds it, and so are its parts.
 
-    Parameters
-    ----------
-    features : float array, shape (n_rows, n_features)
-    pairs : Pairs
-        Rows within ε of each other, each pair once.
-
-    Returns
-    -------
-    list of (int, int64 array)
-        The exemplar and the rows of every group, in the order of their first rows.
-
-    Examples
-    --------
     >>> rows = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> pairs = Pairs(np.arange(3), np.arange(1, 4), np.ones(3))
     >>> [group.tolist() for _, group in split_chains(rows, pairs, 1.0, "euclidean")]

@@ -30,7 +30,7 @@ from prcut.pipeline.embedding import (
 )
 from prcut.pipeline.encoders.base import Encoder
 from prcut.pipeline.encoders.load import load_encoder
-from prcut.pipeline.labels import STATE_FOLDER
+from prcut.pipeline.labels import STATE_FOLDER, check_new
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
 from prcut.runtime.folder import Folder, plan_key
@@ -90,9 +90,7 @@ def embed_files(
     if VECTOR in items.schema.names:
         raise InvalidInputError(f"column {VECTOR!r} is the name of a result; rename the column.")
     folder = Folder(path)
-    folder.check_is_no_file()
-    if (inside := folder.names(folders=True)) and STATE_FOLDER not in inside:
-        raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
+    check_new(folder)
     size = choose_batch_size(batch_size, choose_device(device))
     try:
         encoder = _encoder(model, device, items.kind)

@@ -177,12 +177,15 @@ def _check(
     results = "label", "confidence", "clusters", "probs", "cluster_id", *columns
     if id_column in results:
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
+    check_new(folder)  # the data themselves may be there
+
+
+def check_new(folder: Folder) -> None:
+    """Refuse a file, and a folder that holds anything but what an earlier call wrote."""
     folder.check_is_no_file()
     inside = folder.names(folders=True)
-    if inside and STATE_FOLDER not in inside:  # the data themselves may be there
-        raise InvalidInputError(
-            f"{folder.path} holds other files; choose a new or empty folder for the labels."
-        )
+    if inside and STATE_FOLDER not in inside:
+        raise InvalidInputError(f"{folder.path} holds other files; choose a new or empty folder.")
 
 
 def _list_names(names: Names | None, layers: Mapping[int, np.ndarray]) -> dict[str, list[str]]:

@@ -24,8 +24,10 @@ from prcut.search.merge import MergeTree
 Namer = Callable[[list[str], list[str]], str]
 NAMES = "names.json"
 _FORMAT = 1
-# terms in a name, and characters of a name, of a term and of an exemplar
-_NAMED, _NAME_LENGTH, _TERM_LENGTH, _TEXT_LENGTH = 4, 80, 130, 300
+# terms in a name: more than the fewest where less than half of a cluster's texts hold one of these
+_FEWEST_NAMED, _MOST_NAMED, _HALF = 4, 6, 0.5
+# characters of a name, of a term and of an exemplar
+_NAME_LENGTH, _TERM_LENGTH, _TEXT_LENGTH = 80, 130, 300
 # texts whose terms are counted at most
 _MOST_TEXTS = 200_000
 # steps of the walk that should stay in its cluster
@@ -124,7 +126,7 @@ def name_clusters(
     nodes = ClusterTree.of(n_clusters, tree, groups)
     layers = _list_layers(nodes, tree, layer_sizes, groups)
     how = {"with_rows": graph is None}  # a graph ranks them better
-    terms, ranked = _find_terms(texts, labels, nodes, layers, language, n_words, **how)
+    terms, in_name, ranked = _find_terms(texts, labels, nodes, layers, language, n_words, **how)
     named: dict[int, list[ClusterName]] = {}
     ask = _Asked(namer)
     for size, merged, members in layers:
@@ -135,9 +137,9 @@ def name_clusters(
         for number, node in enumerate(members):
             rows = (ranked.get(node) if graph is None else by_walk.get(number)) or []
             exemplars = _choose_exemplars(texts, rows, n_exemplars)
-            name = ask(terms.get(node, []), exemplars) or f"cluster {number}"
-            about = terms.get(node, []), exemplars, counts[number]
-            named[size].append(ClusterName(name, *about))
+            about = terms.get(node, []), exemplars
+            name = ask(*about, in_name.get(node, 0)) or f"cluster {number}"
+            named[size].append(ClusterName(name, *about, counts[number]))
     return Names(named.pop(n_clusters), named)
 
 
@@ -233,10 +235,10 @@ def _find_terms(
     n_words: int,
     *,
     with_rows: bool,
-) -> tuple[dict[int, list[str]], dict[int, list[int]]]:
-    """Return the key terms of every node and, where wanted, its rows that have most of them."""
+) -> tuple[dict[int, list[str]], dict[int, int], dict[int, list[int]]]:
+    """Return every node's key terms, how many name it and, if wanted, rows with most of them."""
     if texts is None or not nodes.n_clusters:
-        return {}, {}
+        return {}, {}, {}
     rows = np.flatnonzero(labels >= 0)
     if len(rows) > _MOST_TEXTS:
         rows = np.sort(np.random.default_rng(0).choice(rows, _MOST_TEXTS, replace=False))
@@ -248,16 +250,24 @@ def _find_terms(
         for layer in layers
         for number, node in enumerate(layer.members)
     }
-    terms, ranked = {}, {}
+    terms, in_name, ranked = {}, {}, {}
+    column = {name: number for number, name in enumerate(found.names)}
+    of_cluster = np.split(
+        np.argsort(labels[rows], kind="stable"), np.cumsum(sizes).astype(int)[:-1]
+    )
     length = np.sqrt(np.maximum(np.diff(found.held.indptr), 1))
     for node, scores in score_terms(nodes, counts, sizes, set(members)):
         terms[node] = choose_terms(found.names, scores)
+        inside = np.sort(np.concatenate([of_cluster[cluster] for cluster in members[node]]))
+        held = found.held[inside][:, [column[term] for term in terms[node][:_MOST_NAMED]]]
+        shares = (held.toarray().cumsum(1) > 0).sum(0) / max(1, len(inside))
+        few = shares[_FEWEST_NAMED - 1 : _MOST_NAMED - 1] < _HALF
+        in_name[node] = _FEWEST_NAMED + int(few.sum())
         if not with_rows:
             continue
-        inside = np.flatnonzero(np.isin(labels[rows], members[node]))
         fit = found.held[inside] @ np.maximum(scores, 0) / length[inside]
         ranked[node] = rows[inside[np.argsort(-fit, kind="stable")[:_MOST_RANKED]]].tolist()
-    return terms, ranked
+    return terms, in_name, ranked
 
 
 def _rank_by_walk(weight: csr_array, labels: np.ndarray) -> dict[int, list[int]]:
@@ -310,7 +320,7 @@ class _Asked:
     def __init__(self, namer: Namer | None) -> None:
         self._namer, self._n_failures = namer, 0
 
-    def __call__(self, terms: list[str], exemplars: list[Exemplar]) -> str:
+    def __call__(self, terms: list[str], exemplars: list[Exemplar], n_named: int) -> str:
         if self._namer is not None and self._n_failures < _FAILURES and (terms or exemplars):
             try:
                 answer = self._namer([*terms], [one.text for one in exemplars])
@@ -324,4 +334,6 @@ class _Asked:
                 reason = clean_text(f"{type(error).__name__}: {error}", 200)
                 message = f"the namer failed ({reason}){stops}: the key terms are the name."
                 warnings.warn(message, DataWarning, stacklevel=3)
-        return clean_text(", ".join(terms[:_NAMED]), _NAME_LENGTH)
+        while n_named > _FEWEST_NAMED and len(", ".join(terms[:n_named])) > _NAME_LENGTH:
+            n_named -= 1  # rather than cut a term
+        return clean_text(", ".join(terms[:n_named]), _NAME_LENGTH)

@@ -11,7 +11,7 @@ the smallest of its cluster, so neither files nor engines nor a killed call chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_positive_int
-from prcut.pipeline.dedup import check_new, write_table
-from prcut.pipeline.labels import STATE_FOLDER
+from prcut.pipeline.dedup import write_table
+from prcut.pipeline.labels import STATE_FOLDER, check_new
 from prcut.pipeline.outofcore.rounds import draw_fractions
 from prcut.pipeline.run_folder import check_finished, read_plan
 from prcut.pipeline.saved_fit import coarse_labels, parse_fit
@@ -36,8 +36,8 @@ from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
 from prcut.training.assigner.tree import LevelAssigner
 
 _FORMAT = 1
-# candidates that meet in a bucket
-_BUCKET_ROWS = 2**22
+# candidates that meet in a bucket, and labels that are read with their rows
+_BUCKET_ROWS, _BATCH_ROWS = 2**22, 2**14
 _Advance = Callable[[int], None]
 
 
@@ -82,10 +82,10 @@ def draw_sample(
         raise InvalidInputError(f"{seed=} must be from 0 to 2^23 - 1.")
     check_positive_int("size", size)
     temperature = _parse_balance(balance)
-    labels = _open_labels(run)
+    labels = open_labels(run)
     if size > labels.n_samples:
         raise InvalidInputError(f"{size=} must be at most {labels.n_samples}, the rows of {run}.")
-    layers, n_clusters = _read_layers(run)
+    layers, n_clusters = _read_groups(run)
     folder = Folder(path)
     check_new(folder)
     state = folder / STATE_FOLDER
@@ -170,29 +170,35 @@ def _parse_balance(balance: str) -> float | None:
     return temperature
 
 
-def _read_layers(run: str | Path) -> tuple[list[np.ndarray], int]:
-    """Return the group of every cluster in coarser layers, the coarsest first."""
+def read_layers(loaded: Any) -> list[np.ndarray]:
+    """Return the group of every cluster in coarser layers or levels, the coarsest first."""
+    if not isinstance(loaded.assigner, LevelAssigner):
+        known = coarse_labels(loaded)
+        return [known[size] for size in sorted(known)]
+    starts, layers, nodes = np.empty(0, np.int64), [], [(0, loaded.assigner)]
+    while nodes:
+        firsts = [(first + node.first_leaf.cpu().numpy(), node) for first, node in nodes]
+        starts = np.unique(np.concatenate([starts, *(first for first, _ in firsts)]))
+        leaves = np.arange(loaded.assigner.n_clusters)
+        layers.append(np.searchsorted(starts, leaves, side="right") - 1)
+        nodes = [
+            (int(first), child)
+            for leaves, node in firsts
+            for first, child in zip(leaves, node.children_or_none, strict=True)
+            if isinstance(child, LevelAssigner)
+        ]
+    return layers
+
+
+def _read_groups(run: str | Path) -> tuple[list[np.ndarray], int]:
+    """Return the layers of a run, or else √k groups of its merge tree, and its clusters."""
     model = f"{str(run).rstrip('/')}/model"
     is_levels = Folder(model).exists(LEVELS_FILE)
     loaded: Any = load_levels(model) if is_levels else load_model(model)
-    n_clusters = int(loaded.assigner.n_clusters)
-    if isinstance(loaded.assigner, LevelAssigner):
-        starts, layers, nodes = np.empty(0, np.int64), [], [(0, loaded.assigner)]
-        while nodes:
-            firsts = [(first + node.first_leaf.numpy(), node) for first, node in nodes]
-            starts = np.unique(np.concatenate([starts, *(first for first, _ in firsts)]))
-            layers.append(np.searchsorted(starts, np.arange(n_clusters), side="right") - 1)
-            nodes = [
-                (int(first), child)
-                for leaves, node in firsts
-                for first, child in zip(leaves, node.children_or_none, strict=True)
-                if isinstance(child, LevelAssigner)
-            ]
-        return layers, n_clusters
-    if known := coarse_labels(loaded):
-        return [known[size] for size in sorted(known)], n_clusters
-    tree = parse_fit(loaded).fitted.get("merge_tree_")
-    return ([] if tree is None else [tree.labels(round(n_clusters**0.5))]), n_clusters
+    layers, n_clusters = read_layers(loaded), int(loaded.assigner.n_clusters)
+    if not layers and (tree := parse_fit(loaded).fitted.get("merge_tree_")) is not None:
+        layers = [tree.labels(round(n_clusters**0.5))]
+    return layers, n_clusters
 
 
 # -- labels of a run -------------------------------------------------------------------------------
@@ -221,8 +227,18 @@ class _Labels(NamedTuple):
         """Read the clusters of the rows of a file."""
         return np.asarray(self.read(number, [1]).column(0).to_numpy(), np.int64)
 
+    def batches(self, n_samples: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the first row and the clusters of successive row ranges, of so many rows in all."""
+        if n_samples != self.n_samples:
+            found = f"{self.folder.path} has {self.n_samples} labels"
+            raise InvalidInputError(f"{found} for {n_samples=} rows; assign again.")
+        for number, first in enumerate(self.starts[:-1].tolist()):
+            clusters = self.clusters(number)
+            for start in range(0, len(clusters), _BATCH_ROWS):
+                yield first + start, clusters[start : start + _BATCH_ROWS]
 
-def _open_labels(run: str | Path) -> _Labels:
+
+def open_labels(run: str | Path) -> _Labels:
     """Open the labels that `prcut fit` has written for all rows of a run."""
     read_plan(Folder(run))
     check_finished(Folder(run))

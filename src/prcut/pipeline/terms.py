@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,43 +28,32 @@ _KEPT = 10
 
 
 class TextTerms(NamedTuple):
-    """Which texts hold which terms: words, and words in a row without the stop words.
+    """Which texts hold which terms: words, and words in a row without the stop words."""
 
-    Attributes
-    ----------
-    names : object array, shape (n_terms,)
-    held : float32 CSR array, shape (n_texts, n_terms)
-        1 where a text holds a term.
-    """
-
-    names: np.ndarray
-    held: csr_array
+    names: np.ndarray  # of objects, shape (n_terms,)
+    held: csr_array  # 1 where a text holds a term, float32, shape (n_texts, n_terms)
 
     @classmethod
     def find(cls, texts: Sequence[str], language: str, n_words: int = 2) -> TextTerms:
         """Find the terms of at most ``n_words`` words in the texts; see :func:`read_stop_words`."""
         from sklearn.feature_extraction.text import CountVectorizer
 
-        shape = len(texts), 0
-        nothing = cls(np.empty(0, object), csr_array(shape, dtype=np.float32))
-        options: dict[str, Any] = {
-            "ngram_range": (1, n_words),
-            "stop_words": read_stop_words(language),
-            "token_pattern": _WORD,
-            "binary": True,
-            "dtype": np.float32,
-            "max_features": _MOST_TERMS,
-            # a term of one text says nothing about its cluster
-            "min_df": 2 if len(texts) > 20 else 1,
-        }
         cut = [text[:_MOST_CHARACTERS] for text in texts]
-        if language == "any" and len(texts) > 20:
-            options["stop_words"] = _frequent_words(cut, options)
-        vectorizer = CountVectorizer(**options)
+        is_small = len(texts) <= 20
+        vectorizer = CountVectorizer(
+            ngram_range=(1, n_words),
+            stop_words=None if is_small and language == "any" else read_stop_words(language, cut),
+            token_pattern=_WORD,
+            binary=True,
+            dtype=np.float32,
+            max_features=_MOST_TERMS,
+            # a term of one text says nothing about its cluster
+            min_df=1 if is_small else 2,
+        )
         try:
             held = csr_array(vectorizer.fit_transform(cut))
         except ValueError:  # the texts are empty, or hold only stop words
-            return nothing
+            return cls(np.empty(0, object), csr_array((len(texts), 0), dtype=np.float32))
         return cls(vectorizer.get_feature_names_out(), held)
 
     def of_clusters(self, labels: np.ndarray, n_clusters: int) -> csr_array:
@@ -73,14 +64,15 @@ class TextTerms(NamedTuple):
         return csr_array(csr_array((ones, (labels[known], known)), shape=shape) @ self.held)
 
 
-def read_stop_words(language: str) -> list[str] | None:
+def read_stop_words(language: str, texts: Sequence[str] = ()) -> list[str]:
     """Return words that are no key terms.
 
     ``language`` is ``"english"``, for scikit-learn's list; the path of a .txt file with a word per
     line; or ``"any"``, which has no list: words in more than a fifth of the texts are left out.
     """
     if language == "any":
-        return None
+        held = Counter(word for text in texts for word in set(re.findall(_WORD, text.lower())))
+        return [word for word, n_texts in held.items() if n_texts > _ANY_LIMIT * len(texts)]
     if language == "english":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -95,30 +87,11 @@ def read_stop_words(language: str) -> list[str] | None:
         raise InvalidInputError(f"{language} cannot be read as stop words: {error}") from error
 
 
-def _frequent_words(texts: Sequence[str], options: dict[str, Any]) -> list[str]:
-    """Return the words that too many of the texts hold."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    words = CountVectorizer(**options | {"ngram_range": (1, 1), "max_features": None})
-    try:
-        held = words.fit_transform(texts)
-    except ValueError:
-        return []
-    n_texts = np.asarray(held.sum(0)).ravel()
-    return words.get_feature_names_out()[n_texts > _ANY_LIMIT * len(texts)].tolist()  # type: ignore[no-any-return]
-
-
 class ClusterTree(NamedTuple):
-    """Clusters and what they merge to: nodes below ``n_clusters`` are clusters.
-
-    Attributes
-    ----------
-    n_clusters : int
-    children : dict of int to list of int
-        The nodes that every other node consists of; the root has the largest number.
-    """
+    """Clusters and what they merge to: nodes below ``n_clusters`` are clusters."""
 
     n_clusters: int
+    # the nodes that every other node consists of; the root has the largest number
     children: dict[int, list[int]]
 
     @classmethod

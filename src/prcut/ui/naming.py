@@ -18,6 +18,7 @@ from prcut.graph.build import build_graph
 from prcut.graph.saved import load_graph
 from prcut.pipeline.names import Namer, Names, clean_text, name_clusters, write_names
 from prcut.pipeline.run_folder import check_finished, read_plan
+from prcut.pipeline.sampling import read_layers
 from prcut.pipeline.saved_fit import parse_fit
 from prcut.runtime.folder import Folder, parsing
 from prcut.runtime.progress import Progress, Reporter
@@ -127,10 +128,9 @@ def _assign(
     path = f"{folder.path}/model"
     about: dict[str, Any]
     if plan["kind"] == "levels":
-        assigner: Any = load_levels(path).assigner
-        starts = assigner.first_leaf.cpu().numpy()
-        groups = np.searchsorted(starts, np.arange(assigner.n_clusters), side="right") - 1
-        about = {"groups": groups}
+        levels = load_levels(path)
+        assigner: Any = levels.assigner
+        about = {"groups": read_layers(levels)[0]}
     else:
         loaded = load_model(path)
         assigner, fitted = loaded.assigner, parse_fit(loaded).fitted

@@ -331,7 +331,7 @@ ERRORS = [
     (
         "assign {run} {data}/parts -o {data}/parts",
         2,
-        "{data}/parts holds other files; choose a new or empty folder for the labels.",
+        "{data}/parts holds other files; choose a new or empty folder.",
     ),
     (
         "assign {broken}/model {data}/rows.npy -o {new}",
