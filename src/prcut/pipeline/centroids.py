@@ -99,12 +99,10 @@ def _add_up(folder: Folder, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     sizes = np.zeros(n_clusters)
     for start, labels in _labels(folder / "labels", source):
         rows = source.read(start, start + len(labels)).astype(np.float32)
-        one_hot = sparse.csr_array(
-            (np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))),
-            shape=(n_clusters, len(labels)),
-        )
-        sums += one_hot @ rows
-        sizes += np.bincount(labels, minlength=n_clusters)
+        known = np.flatnonzero(labels >= 0)  # others belong nowhere
+        entries = np.ones(len(known), np.float32), (labels[known], known)
+        sums += sparse.csr_array(entries, shape=(n_clusters, len(labels))) @ rows
+        sizes += np.bincount(labels[known], minlength=n_clusters)
     return sums, sizes
 
 
