@@ -19,5 +19,8 @@ sys.exit(main(sys.argv[2:]))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of all files in a folder, or of one file."""
+    if folder.is_file():
+        return {folder.name: folder.read_bytes()}
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

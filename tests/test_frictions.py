@@ -83,8 +83,8 @@ def test_every_command_prints_one_object_as_the_page_says(
 ) -> None:
     rows = f"{data}/lists.parquet"
     commands = [
-        ["fit", rows, "-k", "3", "-o", f"{tmp_path}/run", *QUICK],
-        ["assign", str(run), rows, "-o", f"{tmp_path}/labels", "-q"],
+        ["fit", rows, "-k", "3", "-o", f"{tmp_path}/run", "--outliers", ".1", *QUICK],
+        ["assign", f"{tmp_path}/run", rows, "-o", f"{tmp_path}/labels", "-q"],
         ["graph", rows, "-o", f"{tmp_path}/graph", "-q"],
         *(["info", one] for one in (rows, str(run), f"{run}/model", f"{run}/labels")),
         ["status", str(run)],

@@ -237,7 +237,7 @@ class PRCut(
         self.clusters_ = fit.labels.copy()
         self.violated_links_ = (known or Known()).violated(fit.labels)
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config.seed)
+        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight

@@ -1,6 +1,7 @@
 """Labels on disk: the columns, the files, what is kept and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,13 @@ import torch
 from prcut import Assigner
 from prcut.errors import InvalidInputError
 from prcut.pipeline import labels as library
+from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.names import ClusterName, Names
+from prcut.pipeline.outliers import Exemplars, OutlierRule
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import open_source
+from prcut.training.assigner.predict import assign_labels
 
 N_CLUSTERS = 5
 
@@ -57,7 +61,7 @@ def test_parquet_gives_the_same_files_with_ids_labels_and_probabilities(
     written = assign_parquet(
         assigner, str(data), tmp_path / "out", id_column="id", top=3, device="cpu"
     )
-    assert written[1:] == (1000, 3, 0)
+    assert written[1:] == (1000, 3, 0, None)
     names = [path.relative_to(data) for path in sorted(data.rglob("*.parquet"))]
     out = tmp_path / "out"
     assert names == [path.relative_to(out) for path in sorted(out.rglob("*.parquet"))]
@@ -178,6 +182,38 @@ def test_the_label_of_a_partition_comes_with_its_own_probability() -> None:
     assert label.tolist() == [2, 1]
     expected = logits.softmax(1)[[0, 1], [2, 1]]
     torch.testing.assert_close(confidence, expected)
+
+
+def test_rows_that_are_refused_have_no_label_layer_id_or_name(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    raw = assign_labels(assigner, rows)
+    config = FitConfig.of("default", N_CLUSTERS)
+    rule = OutlierRule(Exemplars.draw(rows, raw, None, config), 0.2, None, "euclidean")
+    named = Names([ClusterName(f"n{k}", [], [], 1) for k in range(N_CLUSTERS)], {})
+    merged, ids = np.arange(N_CLUSTERS) % 2, np.arange(N_CLUSTERS) + 10
+    how: Any = {"layers": {2: merged}, "names": named, "cluster_ids": ids, "outliers": rule}
+    written = assign_parquet(assigner, rows, tmp_path / "out", **how, device="cpu")
+    table = pq.read_table(tmp_path / "out")
+    expected = ["row", "label", "confidence", "cluster", "label_2", "cluster_id", "name"]
+    assert table.schema.names == expected
+    assert [str(one) for one in table.schema.types[3:]] == ["int32", "int32", "int64", "string"]
+    refused = rule.refuses(rows)
+    assert 0 < refused.sum() == written.n_outliers
+    np.testing.assert_array_equal(table["label"], np.where(refused, -1, raw))
+    np.testing.assert_array_equal(table["cluster"], raw)
+    np.testing.assert_array_equal(table["label_2"], np.where(refused, -1, merged[raw]))
+    np.testing.assert_array_equal(table["cluster_id"], np.where(refused, -1, ids[raw]))
+    assert [name is None for name in table["name"].to_pylist()] == refused.tolist()
+    changed = how | {"outliers": rule._replace(fraction=0.1)}
+    with pytest.raises(InvalidInputError, match="another outliers"):
+        assign_parquet(assigner, rows, tmp_path / "out", **changed, device="cpu")
+    data = write_parts(tmp_path / "data", rows, [*range(len(rows))])
+    for path in data.rglob("*.parquet"):
+        pq.write_table(pq.read_table(path).rename_columns(["cluster", "embedding"]), path)
+    where = str(data), tmp_path / "more"
+    with pytest.raises(InvalidInputError, match="rename the column"):
+        assign_parquet(assigner, *where, id_column="cluster", outliers=rule, device="cpu")
 
 
 def test_names_of_clusters_and_layers_are_columns(

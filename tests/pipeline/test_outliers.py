@@ -10,6 +10,8 @@ from prcut import PRCut
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline import outliers
 from prcut.pipeline.outliers import Exemplars
+from prcut.ui.notebook import results_html
+from prcut.ui.plot import ClusterSizesDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
 N_STRAY = 20
@@ -94,7 +96,7 @@ def test_streams_keep_no_rows_to_compare_with() -> None:
 
 
 def test_of_many_rows_some_are_exemplars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outliers, "_MAX_EXEMPLARS", 200)
+    monkeypatch.setattr(outliers, "MAX_EXEMPLARS", 200)
     model = fit()
     assert model._exemplars is not None
     assert model._exemplars.rows.shape == (200, 4)
@@ -140,3 +142,16 @@ def test_a_model_with_forged_exemplars_is_refused(tmp_path: Path) -> None:
     model.save(tmp_path)
     with pytest.raises(CorruptFileError, match="exemplars"):
         PRCut.load(tmp_path)
+
+
+def test_what_is_shown_takes_rows_that_belong_nowhere() -> None:
+    model = fit()
+    n_refused = int((model.labels_ == -1).sum())
+    assert f">{n_refused}</td>" in results_html(model)
+    assert "4 of 4" in results_html(model)
+    found = model.inspect(ROWS)
+    assert found.about["n_outliers"] == n_refused
+    assert found.partition is not None
+    assert (found.partition >= 0).all()
+    sizes = ClusterSizesDisplay.from_estimator(model, ROWS).sizes
+    assert sizes.sum() == (model.predict(ROWS) >= 0).sum()

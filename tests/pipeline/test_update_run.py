@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
 
+from prcut import PRCut
 from prcut.errors import InvalidInputError
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.row_labels import RowLabels
@@ -88,6 +90,16 @@ def test_an_update_that_was_finished_is_not_made_again(weeks: Path, tmp_path: Pa
         update_run(*where, stickiness=0.3, device="cpu")
     with pytest.raises(InvalidInputError, match="was begun with another"):
         update_run(weeks / "run", f"{weeks}/week2.npy", weeks / "run", device="cpu")
+
+
+def test_an_update_refuses_rows_as_the_run_does(weeks: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, outliers=0.05)
+    fit_run(f"{weeks}/week1.npy", tmp_path / "run", config, device="cpu")
+    update_run(tmp_path / "run", f"{weeks}/week2.npy", tmp_path / "two", device="cpu")
+    model = PRCut.load(tmp_path / "two")
+    assert model.outliers == 0.05
+    assert 0 < (model.predict(np.load(weeks / "week2.npy")) == -1).mean() <= 0.06
+    assert (model.predict(np.full((3, 6), 99, np.float32)) == -1).all()
 
 
 KILLED = """

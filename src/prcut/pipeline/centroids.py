@@ -68,8 +68,8 @@ def _add_up(run: str | Path, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     sizes = np.zeros(n_clusters)
     for start, labels in open_labels(run).batches(source.n_samples):
         rows = source.read(start, start + len(labels)).astype(np.float32)
-        ones, shape = np.ones(len(labels), np.float32), (n_clusters, len(labels))
-        one_hot = sparse.csr_array((ones, (labels, np.arange(len(labels)))), shape=shape)
-        sums += one_hot @ rows
-        sizes += np.bincount(labels, minlength=n_clusters)
+        known = np.flatnonzero(labels >= 0)  # others belong nowhere
+        entries = np.ones(len(known), np.float32), (labels[known], known)
+        sums += sparse.csr_array(entries, shape=(n_clusters, len(labels))) @ rows
+        sizes += np.bincount(labels[known], minlength=n_clusters)
     return sums, sizes

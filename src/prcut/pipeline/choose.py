@@ -137,13 +137,7 @@ def choose_graph(
             found = _find_neighbors(rows, max(n_neighbors, at_once), config)
         graph = link_neighbors(found.nearest(n_neighbors), rows, config.similarity)
         log(f"{n_neighbors} neighbours")
-        quick = quick_partition(
-            graph,
-            config.n_clusters,
-            balance_weight=config.balance_weight,
-            seed=config.seed,
-            n_jobs=config.n_threads,
-        )
+        quick = _divide_quickly(graph, config)
         agreement = quick.partition.agreement
         log(f"{n_neighbors} neighbours: starts agree to {agreement:.2f}")
         if agreement >= _AGREE or (n_neighbors == fewest and _spread_of_degrees(graph) <= _EVEN):
@@ -155,13 +149,15 @@ def choose_graph(
 
 def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitConfig]:
     """Return the graph with its quick partition, and the settings with the balance it needs."""
-    graph, n_clusters, weight = chosen.graph, config.n_clusters, config.balance_weight
-    quick = chosen.quick or quick_partition(
-        graph, n_clusters, balance_weight=weight, seed=config.seed, n_jobs=config.n_threads
-    )
+    quick, weight = chosen.quick or _divide_quickly(chosen.graph, config), config.balance_weight
     if weight is None:
         weight = quick.partition.balance_weight
     return chosen._replace(quick=quick), replace(config, balance_weight=weight)
+
+
+def _divide_quickly(graph: SimilarityGraph, config: FitConfig) -> QuickPartition:
+    how: dict[str, Any] = {"seed": config.seed, "n_jobs": config.n_threads}
+    return quick_partition(graph, config.n_clusters, balance_weight=config.balance_weight, **how)
 
 
 def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors:
@@ -180,14 +176,9 @@ def build_neighbor_graph(rows: Any, n_neighbors: int | None, config: FitConfig) 
         n_neighbors = max(1, min(chosen, rows.shape[0] - 1))
     assert n_neighbors is not None  # noqa: S101
     _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
-    return build_graph(
-        rows,
-        n_neighbors,
-        metric=config.metric,
-        similarity=config.similarity,
-        max_components=config.n_clusters,
-        seed=config.seed,
-    )
+    how: dict[str, Any] = {"metric": config.metric, "similarity": config.similarity}
+    how |= {"max_components": config.n_clusters, "seed": config.seed}
+    return build_graph(rows, n_neighbors, **how)
 
 
 def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:

@@ -10,6 +10,7 @@ import torch
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_positive_int
+from prcut.pipeline.outliers import check_fraction
 from prcut.pipeline.settings import Effort, FitSettings, Preset, Solver
 from prcut.search.limits import Limits
 from prcut.training.state import TrainConfig
@@ -63,6 +64,8 @@ class FitConfig(FitSettings):
     min_size, max_size : float, optional
         Rows of every cluster: numbers of them, fractions of all below 1, or a ``max_size`` of
         ``"equal"``; see :meth:`limits`.
+    outliers : float, optional
+        Fraction of usual rows that may be labelled −1; None keeps no rows to compare with.
     weight_column, label_column : str, optional
         Of the data of a run.
     train, distil : TrainConfig
@@ -82,6 +85,7 @@ class FitConfig(FitSettings):
             check_positive_int("hidden", width)
         if not 0 <= self.training_balance < math.inf:
             raise InvalidInputError(f"balance_weight={self.balance_weight} must be >= 0.")
+        check_fraction(self.outliers)
         check_streams(self.in_use.batch_size, self.in_use.n_streams)
         for name, known in (
             ("pairs", ("walk", "uniform")),

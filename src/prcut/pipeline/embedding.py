@@ -8,11 +8,9 @@ weights, which version of its library and which items it was made from.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -261,12 +259,8 @@ def _join_chunks(folder: Folder, plan: dict[str, Any]) -> None:
     n_chunks = -(-plan["n_samples"] // _CHUNK_ROWS)
     names = [f"piece-{number:06d}.npy" for number in range(n_chunks)]
     n_features = folder.read_array(names[0], 0, 1).shape[1]
-    shape = plan["n_samples"], n_features
-    described = {"descr": "<f2", "fortran_order": False, "shape": shape}
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, described)
-    chunks = (folder.read_array(name).tobytes() for name in names)
-    record = folder.write_bytes(_RESULT, chain([header.getvalue()], chunks))
+    kind = (plan["n_samples"], n_features), np.dtype("<f2")
+    record = folder.write_arrays(_RESULT, *kind, map(folder.read_array, names))
     content = {"plan": plan, "n_features": n_features, "files": {_RESULT: record}}
     folder.write_json("manifest.json", content)
     for name in names:

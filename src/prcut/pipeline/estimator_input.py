@@ -13,7 +13,6 @@ from prcut.graph.rows import divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import build_neighbor_graph
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.outliers import check_fraction
 from prcut.runtime.frames import as_rows
 from prcut.training.assigner.network import Assigner
 
@@ -39,8 +38,7 @@ class InputMixin:
     def _config(self, n_clusters: int | None = None, *layer_sizes: int) -> FitConfig:
         """Return the parameters that decide a fit; the others are the estimator's own."""
         given = self.get_params(deep=False)
-        check_fraction(given["outliers"])
-        for name in ("affinity", "outliers", "store_probs", "device", "verbose"):
+        for name in ("affinity", "store_probs", "device", "verbose"):
             del given[name]
         if n_clusters is None:
             n_clusters = getattr(self, "n_clusters_", self.n_clusters)

@@ -190,9 +190,9 @@ class Known(NamedTuple):
             )
 
 
-def refuse_known(config: FitConfig, where: str) -> None:
-    """Refuse settings of what is known where a run cannot use them."""
-    names = "min_size", "max_size", "weight_column", "label_column"
+def refuse_known(config: FitConfig, where: str, *others: str) -> None:
+    """Refuse settings of what is known, and others, where a run cannot use them."""
+    names = "min_size", "max_size", "weight_column", "label_column", *others
     given = [name for name in names if getattr(config, name) is not None]
     if given:
         raise InvalidInputError(f"{' and '.join(given)} cannot be used with {where}.")

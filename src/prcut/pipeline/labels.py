@@ -2,7 +2,8 @@
 
 ::
 
-    a.parquet  b.parquet    the id column (or ``row``), ``label``, ``confidence``, ``label_<k>``
+    a.parquet  b.parquet    the id column (or ``row``), ``label``, ``confidence``, ``label_<k>``;
+                            where rows are refused also ``cluster``
     _prcut/                 plan and records, under a name that readers of Parquet skip
 
 A file is written under a temporary name and renamed; files that an earlier run finished are kept.
@@ -20,10 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import torch
+from pyarrow import dataset
 from torch import Tensor
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.names import Names
+from prcut.pipeline.outliers import OutlierRule
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
@@ -44,12 +47,16 @@ _FILE_ROWS, _GROUP_ROWS = 2**23, 2**18
 
 
 class LabelFiles(NamedTuple):
-    """What :func:`assign_parquet` has written; an earlier run had finished ``n_kept`` files."""
+    """What :func:`assign_parquet` has written; an earlier run had finished ``n_kept`` files.
+
+    ``n_outliers`` rows belong nowhere; None where none were looked for.
+    """
 
     path: str
     n_samples: int
     n_files: int
     n_kept: int
+    n_outliers: int | None = None
 
 
 def assign_parquet(
@@ -64,6 +71,7 @@ def assign_parquet(
     names: Names | None = None,
     partition: RowLabels | None = None,
     cluster_ids: np.ndarray | None = None,
+    outliers: OutlierRule | None = None,
     device: str = "auto",
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -93,6 +101,9 @@ def assign_parquet(
         The clusters that a run found for these rows, written in place of the assigner's.
     cluster_ids : int64 array, shape (n_clusters,), optional
         What clusters keep being called from update to update: one more column, ``cluster_id``.
+    outliers : OutlierRule, optional
+        Rows that it refuses have the label −1 in every layer, no name, and a confidence of 0; one
+        more column, ``cluster``, has the cluster that they would be in.
     device : str
     engine : Engine, optional
         Where tasks run; by default in this process.
@@ -113,13 +124,17 @@ def assign_parquet(
     folder = Folder(path)
     layers = dict(layers or {})
     named = _list_names(names, layers)
-    _check(assigner, source, folder, top, layers, named)
+    numbered = {f"label_{size}": merged.astype(np.int32) for size, merged in layers.items()}
+    if cluster_ids is not None:
+        numbered["cluster_id"] = cluster_ids
+    extra = [*numbered, *named, *(["cluster"] if outliers else [])]
+    _check(assigner, source, folder, top, named, extra)
     assigner = assigner.float().to(choose_device(device)).eval()
     files = source.files if isinstance(source, ParquetSource) else _array_files(source)
     plan = {
         "kind": "labels",
         "format": _FORMAT,
-        "model": _checksum(assigner),
+        "model": _checksum(assigner.state_dict()),
         "fingerprint": source.fingerprint,
         "column": getattr(source, "column", None),
         "id_column": getattr(source, "id_column", None),
@@ -134,7 +149,9 @@ def assign_parquet(
         plan["cluster_ids"] = cluster_ids.tolist()
     if named:
         plan["names"] = plan_key(named)
-    results = top, layers, named, partition, cluster_ids
+    if outliers is not None:
+        plan["outliers"] = outliers.fraction, _checksum(outliers.exemplars.to_arrays())
+    results = top, numbered, named, partition, outliers
     job = _Job(folder, assigner, source, files, *results, plan_key(plan))
     job.state.start(plan)
     folder.clear_unfinished()
@@ -142,6 +159,10 @@ def assign_parquet(
     engine, write = engine or LocalEngine(), partial(_write_file, job)
     engine.run("assign", write, len(files), total=source.n_samples, on_progress=on_progress)
     sizes = {"n_samples": source.n_samples, "n_files": len(files)}
+    if outliers is not None:
+        paths = [f"{folder.path}/{file.name}" for file in files]
+        written = dataset.dataset(paths, filesystem=folder.filesystem)
+        sizes["n_outliers"] = written.count_rows(filter=dataset.field("label") < 0)
     job.state.write_json("manifest.json", {"key": job.key, "plan": plan, **sizes})
     return LabelFiles(str(path), **sizes, n_kept=n_kept)
 
@@ -151,8 +172,8 @@ def _check(
     source: Source,
     folder: Folder,
     top: int,
-    layers: Mapping[int, np.ndarray],
     named: Mapping[str, list[str]],
+    extra: list[str],
 ) -> None:
     if not isinstance(assigner, Assigner | LevelAssigner):
         raise InvalidInputError(
@@ -173,9 +194,7 @@ def _check(
             f"{len(named['name'])} names for n_clusters={assigner.n_clusters}; pass one for each."
         )
     id_column = getattr(source, "id_column", None)
-    columns = [*(f"label_{size}" for size in layers), *named]
-    results = "label", "confidence", "clusters", "probs", "cluster_id", *columns
-    if id_column in results:
+    if id_column in {"label", "confidence", "clusters", "probs", "cluster_id", *extra}:
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     check_new(folder)  # the data themselves may be there
 
@@ -199,11 +218,11 @@ def _list_names(names: Names | None, layers: Mapping[int, np.ndarray]) -> dict[s
     return listed
 
 
-def _checksum(assigner: Assigner | LevelAssigner) -> str:
+def _checksum(arrays: Mapping[str, Any]) -> str:
     digest = hashlib.sha256()
-    for name, value in sorted(assigner.state_dict().items()):
+    for name, value in sorted(arrays.items()):
         digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(torch.as_tensor(value).detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -223,10 +242,10 @@ class _Job(NamedTuple):
     source: Source
     files: list[SourceFile]
     top: int
-    layers: dict[int, np.ndarray]
+    numbered: dict[str, np.ndarray]  # by column, what every cluster is called in it
     named: dict[str, list[str]]
     partition: RowLabels | None
-    cluster_ids: np.ndarray | None
+    outliers: OutlierRule | None
     key: str
 
     @property
@@ -275,8 +294,8 @@ def _schema(job: _Job) -> pa.Schema:
         ("probs", pa.list_(pa.float32(), job.top)),
     ]
     columns = [ids, ("label", pa.int32()), ("confidence", pa.float32())]
-    columns += [(f"label_{size}", pa.int32()) for size in job.layers]
-    columns += [("cluster_id", pa.int64())] if job.cluster_ids is not None else []
+    columns += [("cluster", pa.int32())] if job.outliers is not None else []
+    columns += [(name, pa.from_numpy_dtype(one.dtype)) for name, one in job.numbered.items()]
     columns += [(column, pa.string()) for column in job.named]
     return pa.schema(columns + (ranked if job.top else []))
 
@@ -290,11 +309,14 @@ def _batches(
             if job.partition is not None:
                 found = torch.from_numpy(job.partition.read(start, start + len(features)))
             label, confidence, *lists = _assign(job.assigner, features, job.top, start, found)
-            columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence)]
-            columns += [pa.array(names[label].astype(np.int32)) for names in job.layers.values()]
-            if job.cluster_ids is not None:
-                columns.append(pa.array(job.cluster_ids[label]))
-            columns += [pa.array(names).take(pa.array(label)) for names in job.named.values()]
+            raw = [] if job.outliers is None else [pa.array(label.copy())]
+            if job.outliers is not None:
+                refused = job.outliers.refuses(features)
+                label[refused], confidence[refused] = -1, 0
+            columns = [ids.cast(schema.types[0]), pa.array(label), pa.array(confidence), *raw]
+            known = pa.array(label, mask=label < 0)  # null takes null
+            columns += [pa.array(one).take(known).fill_null(-1) for one in job.numbered.values()]
+            columns += [pa.array(names).take(known) for names in job.named.values()]
             columns += [
                 pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), job.top)
                 for values in lists

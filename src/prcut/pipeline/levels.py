@@ -31,6 +31,7 @@ from prcut.graph.saved import load_graph
 from prcut.numerics.cuts import cluster_cuts
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.config import FitConfig
+from prcut.pipeline.known import refuse_known
 from prcut.pipeline.outofcore.sizes import SAMPLE_PER_CLUSTER
 from prcut.pipeline.run import fit_run
 from prcut.runtime.engine import Engine, LocalEngine
@@ -124,6 +125,7 @@ def fit_levels(
     check_positive_int("sample_per_cluster", sample_per_cluster)
     _check_levels(levels, source)
     config = config or FitConfig.of("default", levels[0])
+    refuse_known(config, "--levels", "outliers")
     cuts = cut_row_ranges(source, rows_per_read(source))
     plan = _Plan(str(path).rstrip("/"), source, levels, config, sample_per_cluster, cuts, device)
     folder = Folder(path)
@@ -170,7 +172,7 @@ class _Plan(NamedTuple):
             "id_column": getattr(self.source, "id_column", None),
             "levels": list(self.levels),
             "sample_per_cluster": self.sample_per_cluster,
-            "config": asdict(self.config),
+            "config": {k: v for k, v in asdict(self.config).items() if k != "outliers"},
             "cuts": plan_key(self.cuts.tolist()),
         }
 

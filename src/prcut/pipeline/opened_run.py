@@ -25,8 +25,8 @@ class RunMixin(SaveMixin):
     def load(cls, path: str | Path) -> Self:
         """Load what :meth:`save` saved, or a finished run of ``prcut fit``.
 
-        Of a run, ``labels_`` are those of the partition it found, if it holds them; its model alone
-        is in the folder ``model``.
+        Of a run, ``labels_`` are those of the partition it found, if it holds them; rows that
+        belong nowhere are −1 where labels were written. Its model alone is in the folder ``model``.
         """
         folder = Folder(path)
         if not folder.exists("plan.json"):
@@ -42,16 +42,14 @@ class RunMixin(SaveMixin):
             result = folder.read_json("result.json")
             for name in ("objective", "ratio_cut"):
                 setattr(model, f"{name}_", finite_number(result[name]))
-        for name, values in _read_labels(folder).items():
+        for name, values in _read_labels(folder, has_outliers=bool(model.outliers)).items():
             if values.shape != (plan["n_samples"],):
                 raise CorruptFileError(f"{path} has {name} of shape {values.shape}.")
             setattr(model, name, values)
-        if hasattr(model, "labels_"):
-            model.clusters_ = model.labels_.copy()
         return model  # type: ignore[no-any-return]
 
 
-def _read_labels(folder: Folder) -> dict[str, np.ndarray]:
+def _read_labels(folder: Folder, *, has_outliers: bool) -> dict[str, np.ndarray]:
     """Return what a run says of its own rows: the partition, and how sure the assigner is."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -59,13 +57,17 @@ def _read_labels(folder: Folder) -> dict[str, np.ndarray]:
     labels = folder / "labels"
     if (labels / STATE_FOLDER).exists("manifest.json"):
         try:
-            names = ["label", "confidence"]
-            table = pq.read_table(labels.path, columns=names, filesystem=labels.filesystem)
-            found, sure = (table[name].to_numpy() for name in names)
+            names = ["label", "confidence", "cluster" if has_outliers else "label"]
+            table = pq.read_table(
+                labels.path, columns=sorted({*names}), filesystem=labels.filesystem
+            )
+            found, sure, raw = (table[name].to_numpy() for name in names)
         except (pa.ArrowException, OSError, LookupError, ValueError) as error:
             raise CorruptFileError(f"{labels.path} cannot be read: {error}") from error
-        return {"labels_": found.astype(np.int64), "probabilities_": sure}
+        whole = {"labels_": found.astype(np.int64), "clusters_": raw.astype(np.int64)}
+        return {**whole, "probabilities_": sure}
     if (folder / "partition").exists("manifest.json"):
         partition = RowLabels(folder / "partition")
-        return {"labels_": partition.read(0, partition.n_samples).astype(np.int64)}
+        found = partition.read(0, partition.n_samples).astype(np.int64)
+        return {"labels_": found, "clusters_": found.copy()}
     return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -12,8 +12,11 @@ from prcut.errors import InvalidInputError
 from prcut.graph.exact_search import find_nearest
 from prcut.graph.rows import as_rows, divide_columns, row_products
 
+if TYPE_CHECKING:
+    from prcut.pipeline.config import FitConfig
+
 # rows of the fit that later rows are compared with at most, and how many of them each
-_MAX_EXEMPLARS, _N_NEAR = 10_000, 10
+MAX_EXEMPLARS, _N_NEAR = 10_000, 10
 _BLOCK_ROWS = 1024
 # arrays of sparse rows; a label beyond which no cluster's can be
 _SPARSE, _MAX_LABEL = ("data", "indices", "indptr"), 2**31
@@ -57,15 +60,15 @@ class Exemplars(NamedTuple):
     radius: np.ndarray
 
     @classmethod
-    def draw(cls, rows: Any, labels: np.ndarray, seed: int) -> Exemplars:
-        """Draw exemplars from comparable rows of a fit: all, or ten thousand."""
+    def draw(cls, rows: Any, labels: np.ndarray, scales: Any, config: FitConfig) -> Exemplars:
+        """Draw exemplars from the rows of a fit: all, or ten thousand."""
         n_samples = rows.shape[0]
-        if n_samples > _MAX_EXEMPLARS:
-            rng = np.random.default_rng([seed, 3])
-            drawn = np.sort(rng.choice(n_samples, _MAX_EXEMPLARS, replace=False))
-            rows, labels = rows[drawn], labels[drawn]
-        else:  # the caller may change the rows later
-            rows, labels = rows.copy(), labels.copy()
+        drawn: Any = slice(None)
+        if n_samples > MAX_EXEMPLARS:
+            rng = np.random.default_rng([config.seed, 3])
+            drawn = np.sort(rng.choice(n_samples, MAX_EXEMPLARS, replace=False))
+        # copies, since the caller may change the rows later
+        rows, labels = comparable(rows[drawn], scales, config.metric).copy(), labels[drawn].copy()
         return cls(rows, labels, *_find_others(rows, rows))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -137,6 +140,20 @@ def comparable(rows: Any, scales: Any, metric: str) -> Any:
     return normalize(rows) if metric == "cosine" else rows
 
 
+class OutlierRule(NamedTuple):
+    """Which rows belong nowhere: at most a fraction of rows like the exemplars does."""
+
+    exemplars: Exemplars
+    fraction: float
+    scales: Any
+    metric: str
+
+    def refuses(self, rows: Any) -> Any:
+        """Return whether each of some rows belongs nowhere."""
+        compared = comparable(rows, self.scales, self.metric)
+        return self.exemplars.score(compared).p_value <= self.fraction
+
+
 def check_fraction(outliers: Any) -> None:
     """Refuse what is neither None nor a fraction of the rows."""
     if outliers is None:
@@ -168,25 +185,24 @@ class ExemplarMixin:
         scores: OutlierScores = self._exemplars.score(compared)
         return scores
 
-    def _refuse_of_fit(self, rows: Any, labels: np.ndarray, scales: Any, seed: int) -> np.ndarray:
+    def _refuse_of_fit(
+        self, rows: Any, labels: np.ndarray, scales: Any, config: FitConfig
+    ) -> np.ndarray:
         """Draw exemplars from the rows of a fit, and label −1 those that belong nowhere."""
         self._exemplars = None
         if self.outliers is None:
             return labels
-        compared = comparable(rows, scales, self.metric)
-        self._exemplars = Exemplars.draw(compared, labels, seed)
-        exemplars = self._exemplars.rows  # the same rows where all were drawn: known already
-        return self._refuse(exemplars if exemplars.shape == compared.shape else compared, labels)
+        self._exemplars = known = Exemplars.draw(rows, labels, scales, config)
+        if len(known.labels) < len(labels):
+            return self._refuse_outliers(rows, labels, scales)
+        return np.where(known.score(known.rows).p_value <= self.outliers, -1, labels)
 
     def _refuse_outliers(self, rows: Any, labels: np.ndarray, scales: Any) -> np.ndarray:
         """Label −1 what belongs nowhere."""
         if not self.outliers or self._exemplars is None:
             return labels
-        return self._refuse(comparable(rows, scales, self.metric), labels)
-
-    def _refuse(self, compared: Any, labels: np.ndarray) -> np.ndarray:
-        assert self._exemplars is not None  # noqa: S101
-        return np.where(self._exemplars.score(compared).p_value <= self.outliers, -1, labels)
+        rule = OutlierRule(self._exemplars, self.outliers, scales, self.metric)
+        return np.where(rule.refuses(rows), -1, labels)
 
 
 def _find_others(queries: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -39,11 +39,12 @@ from prcut.pipeline.choose import ChosenGraph, choose_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
 from prcut.pipeline.known import Known, refuse_known
+from prcut.pipeline.outliers import MAX_EXEMPLARS, Exemplars
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
 from prcut.pipeline.outofcore.fit_shards import fit_shards
 from prcut.pipeline.outofcore.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
-from prcut.pipeline.outofcore.row_labels import save_row_labels
+from prcut.pipeline.outofcore.row_labels import find_clusters, save_row_labels
 from prcut.pipeline.outofcore.search_run import distil_run, search_run
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, RunResult, read_result, save_result
 from prcut.pipeline.run_plan import (
@@ -62,7 +63,8 @@ from prcut.runtime.distributed import choose_device, this_process
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, absolute_path
 from prcut.runtime.progress import Progress, StatusWriter, training_progress
-from prcut.runtime.sources import open_source, read_all, sample_rows
+from prcut.runtime.sources import draw_rows, open_source, read_all, sample_rows
+from prcut.training.assigner.network import Assigner
 from prcut.training.state import Record
 
 _LOG = logging.getLogger(__name__)
@@ -257,7 +259,9 @@ def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None)
     if _is_leader():
         if fit.labels is not None:  # of rows in memory
             save_row_labels(plan.folder / "partition", plan.key, fit.labels)
-        save_result(_result(plan, fit, seconds), fit, describe_run(plan.source, config))
+        about, exemplars = describe_run(plan.source, config), _draw_exemplars(plan, fit.assigner)
+        result = RunResult.of(plan.path, plan.mode, plan.source, fit, seconds)
+        save_result(result, fit, about, exemplars)
         speed = fit.state.step / max(seconds["training"], 1e-9)
         status.on_progress(training_progress(*planned, planned[0], 0, speed))
     _wait()
@@ -280,6 +284,16 @@ def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float])
         return fit_shards(shards, blocks, plan.config, **options)
 
 
+def _draw_exemplars(plan: RunPlan, assigner: Assigner) -> Exemplars | None:
+    """Draw rows to compare others with, where those that belong nowhere are to be found."""
+    config = plan.config
+    if config.outliers is None:
+        return None
+    numbers, rows = draw_rows(plan.source, MAX_EXEMPLARS, [config.seed, 3])
+    labels = find_clusters(plan.folder / "partition", numbers, rows, assigner)
+    return Exemplars.draw(rows, labels, assigner.column_scales, config)
+
+
 def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:
     """Return the graph, mapped from the folder, where the first process has saved it."""
     folder = plan.folder / "graph"
@@ -295,23 +309,6 @@ def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:
         scales = choose_scales(rows, plan.config)
         return ChosenGraph(graph, record.get("n_neighbors"), scales=scales)
     return chosen._replace(graph=graph)
-
-
-def _result(plan: RunPlan, fit: Fit, seconds: dict[str, float]) -> RunResult:
-    return RunResult(
-        path=plan.path,
-        assigner=fit.assigner,
-        mode=plan.mode,
-        n_samples=plan.source.n_samples,
-        n_features=plan.source.n_features,
-        n_clusters=fit.assigner.n_clusters,
-        used_clusters=int((fit.cluster_sizes > 0).sum()),
-        objective=fit.objective,
-        ratio_cut=fit.ratio_cut,
-        balance_weight=fit.balance_weight,
-        n_steps=fit.state.step,
-        seconds=seconds,
-    )
 
 
 @contextmanager

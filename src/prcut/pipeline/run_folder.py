@@ -11,10 +11,12 @@ import numpy as np
 import prcut
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.fit import Fit
-from prcut.pipeline.saved_fit import describe_tree
+from prcut.pipeline.outliers import Exemplars
+from prcut.pipeline.saved_fit import describe_tree, save_fit
 from prcut.runtime.folder import Folder, check_format
+from prcut.runtime.sources import Source
 from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.saved import load_model, save_model
+from prcut.training.assigner.saved import load_model
 from prcut.training.state import OF_GRAPH, Record, TrainState
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +47,16 @@ class RunResult(NamedTuple):
     n_steps: int
     seconds: dict[str, float]
 
+    @classmethod
+    def of(
+        cls, path: str, mode: Mode, source: Source, fit: Fit, seconds: dict[str, float]
+    ) -> RunResult:
+        """Return what a fit of the rows of a source ended with."""
+        n_used = int((fit.cluster_sizes > 0).sum())
+        figures: list[Any] = [source.n_samples, source.n_features, fit.assigner.n_clusters, n_used]
+        figures += [fit.objective, fit.ratio_cut, fit.balance_weight, fit.state.step, seconds]
+        return cls(path, fit.assigner, mode, *figures)
+
 
 def read_plan(folder: Folder) -> dict[str, Any]:
     """Return the plan of a run that was begun; refuse a folder without one, or a later format."""
@@ -68,11 +80,16 @@ def check_finished(folder: Folder) -> None:
 
 
 def save_result(
-    result: RunResult, fit: Fit, about: Mapping[str, Any], update: Mapping[str, Any] | None = None
+    result: RunResult,
+    fit: Fit,
+    about: Mapping[str, Any],
+    exemplars: Exemplars | None = None,
+    update: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the model, the history and, last, the result.
 
-    ``update`` are the ids of the clusters and how they changed, of a run that continues another.
+    ``exemplars`` are what rows are compared with to find those that belong nowhere; ``update`` are
+    the ids of the clusters and how they changed, of a run that continues another.
     """
     folder = Folder(result.path)
     figures = result._asdict()
@@ -83,7 +100,7 @@ def save_result(
     # a call that was killed may have left another number
     if count.get("n_clusters") == result.n_clusters and fit.merge_tree is not None:
         description["layers"] = count["layers"]
-    save_model(f"{result.path}/model", result.assigner, description)
+    save_fit(f"{result.path}/model", result.assigner, description, exemplars)
     _save_history(folder, fit.state)
     extra = {"format": RUN_FORMAT, "history": _HISTORY, "prcut": prcut.__version__}
     folder.write_json("result.json", {**figures, **extra, **update, "solver": fit.solver})
@@ -129,7 +146,8 @@ def read_history(folder: Folder) -> dict[str, np.ndarray]:
 
 def _save_history(folder: Folder, state: TrainState) -> None:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from prcut.runtime.parquet_bytes import encode_parquet
 
     columns = {
         name: pa.array(values)
@@ -137,6 +155,5 @@ def _save_history(folder: Folder, state: TrainState) -> None:
         else pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
         for name, values in state.history.items()
     }
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink)
-    folder.write_bytes(_HISTORY, iter([memoryview(sink.getvalue())]))
+    table = pa.table(columns)
+    folder.write_bytes(_HISTORY, encode_parquet(table.schema, table.to_batches(), len(table)))

@@ -38,6 +38,7 @@ _LATER = (
     ("min_size", None),
     ("n_heads", 1),
     ("optimizer", "adam"),
+    ("outliers", None),
     ("standardize", True),
     ("weight_column", None),
 )
@@ -201,11 +202,8 @@ def choose_mode(
     _LOG.info(
         "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "
         "built %s",
-        f"{source.n_samples:,}",
-        f"{source.n_features:,}",
-        graph.n_neighbors,
-        readable_bytes(needed),
-        readable_bytes(usable),
+        *(f"{source.n_samples:,}", f"{source.n_features:,}", graph.n_neighbors),
+        *map(readable_bytes, (needed, usable)),
         "in memory" if mode == "memory" else "on disk, block by block",
     )
     return mode, choose_block_rows(usable, *sizes, halo=BlockConfig.halo)

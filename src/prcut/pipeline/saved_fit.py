@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.layers import parse_layers
-from prcut.pipeline.outliers import Exemplars
+from prcut.pipeline.outliers import Exemplars, OutlierRule, check_fraction
 from prcut.pipeline.starts import Lazy, LazyStart, Start
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
@@ -55,31 +55,52 @@ def save_fit(
     path: str | Path,
     assigner: Assigner,
     description: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
+    exemplars: Exemplars | None,
+    arrays: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Save an assigner with what describes its fit."""
     from safetensors.torch import save
 
-    content = save({name: torch.tensor(value) for name, value in arrays.items()})
-    files = {_FIT_FILE: Folder(path).write_bytes(_FIT_FILE, iter([content]))}
-    save_model(path, assigner, {**description, "files": files})
+    arrays, described = dict(arrays or {}), dict(description)
+    if exemplars is not None:
+        arrays |= {f"exemplars.{name}": values for name, values in exemplars.to_arrays().items()}
+    if arrays:
+        content = save({name: torch.tensor(value) for name, value in arrays.items()})
+        described["files"] = {_FIT_FILE: Folder(path).write_bytes(_FIT_FILE, iter([content]))}
+    save_model(path, assigner, described)
 
 
-def load_fit(path: str | Path) -> SavedFit:
-    """Load what :func:`save_fit` saved, or the model of a run of the command line."""
-    loaded = load_model(path)
+def load_fit(path: str | Path, loaded: LoadedModel | None = None) -> SavedFit:
+    """Load what :func:`save_fit` saved, or the model of a run; ``loaded`` is its assigner."""
+    loaded = loaded or load_model(path)
     fit = parse_fit(loaded)
     folder, files = Folder(path), _mapping(loaded.description, "files")
     if _FIT_FILE not in files:
         return fit
-    folder.verify({"files": files})
+    folder.verify({"files": {_FIT_FILE: files[_FIT_FILE]}})
     return fit._replace(arrays=_read_arrays(folder))
+
+
+def read_rule(path: str | Path, loaded: Any) -> OutlierRule | None:
+    """Return which rows a saved model refuses; None where it was not fitted to refuse any."""
+    # a model of levels has no exemplars, and one from the Hub has left its rows behind
+    if "files" not in loaded.description or not Folder(path).exists(_FIT_FILE):
+        return None
+    fit = load_fit(path, loaded)
+    with parsing(f"{path}/{_FIT_FILE}"):
+        exemplars, fraction = _parse_exemplars(fit), fit.parameters.get("outliers")
+        check_fraction(fraction)
+    if exemplars is None or not fraction:
+        return None
+    metric = str(fit.parameters.get("metric"))
+    return OutlierRule(exemplars, fraction, fit.assigner.column_scales, metric)
 
 
 def parse_fit(loaded: LoadedModel) -> SavedFit:
     """Check the description of a model and return what it says of the fit."""
     assigner, description = loaded.assigner, loaded.description
     parameters = {**_mapping(description, "run"), **_mapping(description, "parameters")}
+    parameters["n_init"] = parameters.get("n_init") or None  # a run of effort "fast" made none
     result = _mapping(description, "result")
     of_run = {f"{name}_": result.get(name) for name in ("balance_weight", "n_steps")}
     given = {**of_run, **_mapping(description, "fitted")}
@@ -154,12 +175,17 @@ def _read_arrays(folder: Folder) -> dict[str, np.ndarray]:
     try:
         with parsing(file):
             arrays = {k: v.numpy() for k, v in load(folder.read_bytes(_FIT_FILE)).items()}
-            labels = arrays["labels"]
+            labels = arrays.get("labels", np.empty(0, np.int64))  # those of a run are files
             if labels.ndim != 1 or labels.dtype != np.int64:
                 raise ValueError(f"labels of shape {labels.shape}")
     except SafetensorError as error:
         raise CorruptFileError(f"{file} is not a safetensors file: {error}.") from error
     return arrays
+
+
+def _parse_exemplars(fit: SavedFit) -> Exemplars | None:
+    arrays = _under("exemplars.", fit.arrays)
+    return Exemplars.of_arrays(arrays, fit.assigner.n_features) if arrays else None
 
 
 def _under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -247,8 +273,6 @@ class SaveMixin:
             arrays["stability"] = self.cluster_stability_
         if self._exemplars is not None:
             arrays["clusters"] = self.clusters_
-            exemplars = self._exemplars.to_arrays().items()
-            arrays |= {f"exemplars.{name}": values for name, values in exemplars}
         if self._reasons is not None:
             arrays |= {f"reasons.{k}": v for k, v in self._reasons()._asdict().items()}
         arrays |= {
@@ -256,7 +280,7 @@ class SaveMixin:
         }
         if self._is_precomputed:
             arrays["graph_features"] = self._graph_features
-        save_fit(path, self.assigner_, describe_fit(self), arrays)
+        save_fit(path, self.assigner_, describe_fit(self), self._exemplars, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -271,8 +295,9 @@ class SaveMixin:
             expected = model.n_features_in_, fit.assigner.n_features
             if rows.shape != expected or not np.isfinite(rows).all():
                 raise CorruptFileError(f"{path} has graph_features of shape {rows.shape}.")
-        if arrays:
-            with parsing(f"{path}/{_FIT_FILE}"):
+        with parsing(f"{path}/{_FIT_FILE}"):
+            model._exemplars = _parse_exemplars(fit)
+            if "labels" in arrays:
                 model._take_arrays(arrays)
         return model  # type: ignore[no-any-return]
 
@@ -286,8 +311,6 @@ class SaveMixin:
             self.cluster_stability_ = stability = arrays["stability"]
             if stability.shape != (self.n_clusters_,) or not np.isfinite(stability).all():
                 raise ValueError(f"stability of shape {stability.shape}")
-        if exemplars := _under("exemplars.", arrays):
-            self._exemplars = Exemplars.of_arrays(exemplars, self.assigner_.n_features)
         if reasons := _under("reasons.", arrays):
             self._reasons = Lazy.of(_parse_reasons(reasons, len(self.labels_), self.n_clusters_))
         history = {k: torch.from_numpy(v) for k, v in _under("history.", arrays).items()}

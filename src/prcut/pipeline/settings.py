@@ -102,6 +102,12 @@ class FitSettings:
         panel="Known",
         kw_only=True,
     )
+    outliers: float | None = setting(
+        None,
+        "Label rows that belong nowhere -1, at most this fraction of usual rows; 0 labels none.",
+        panel="Known",
+        kw_only=True,
+    )
     weight_column: str | None = setting(
         None,
         "Parquet column of weights: how often a row counts.",

@@ -90,7 +90,7 @@ def update_rows(
     if not 0 <= stickiness < 1:
         raise InvalidInputError(f"{stickiness=} must be at least 0 and below 1.")
     refuse_known(config, "update, which counts rows alike and leaves sizes free")
-    rows = _stack(old_rows, new_rows)
+    rows = stack_rows(old_rows, new_rows)
     before = np.concatenate([old_labels, np.full(new_rows.shape[0], -1)])
     first = before.copy()
     first[before < 0] = assign_labels(assigner, rows[before < 0])
@@ -111,18 +111,16 @@ def update_rows(
     score = score_labels(graph, labels, len(used), balance_weight)
     fit = Fit(start, labels, *score, balance_weight, "search", n_neighbors, (), votes.shares())
     fit = fit._replace(scales=scales, graph=graph)
+    ids = [*named.tolist(), -1]  # no other is -1, and so the last
     changes = tuple(
-        change._replace(
-            cluster=int(named[change.cluster]),
-            other=int(named[change.other]) if change.other >= 0 else -1,
-        )
-        for change in found.changes
+        one._replace(cluster=ids[one.cluster], other=ids[one.other]) for one in found.changes
     )
     n_renamed = int(((before >= 0) & (found.labels != before)).sum())
     return Update(fit, ClusterIds(named[used], n_given), changes, n_renamed)
 
 
-def _stack(*parts: Any) -> Any:
+def stack_rows(*parts: Any) -> Any:
+    """Return the rows of all parts, sparse where one is."""
     if any(scipy.sparse.issparse(part) for part in parts):
         return scipy.sparse.vstack(parts, format="csr")
     return np.concatenate(parts)
@@ -198,7 +196,7 @@ class UpdateMixin:
             device=choose_device(self.device),
             lazy=True,
         )
-        fit, rows = found.fit, _stack(old_rows, new_rows)
+        fit, rows = found.fit, stack_rows(old_rows, new_rows)
         for name in ("cluster_count_", "probs_"):  # of the earlier fit
             self.__dict__.pop(name, None)
         # they are, of rows in memory
@@ -206,7 +204,7 @@ class UpdateMixin:
         self.n_clusters_ = len(found.names.ids)
         self.clusters_ = fit.labels.copy()
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config.seed)
+        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps, self.merge_tree_ = fit.start, (), fit.merge_tree
         self._set_layers(None, None)

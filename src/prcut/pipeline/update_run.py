@@ -23,15 +23,15 @@ from prcut.graph.saved import save_graph
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.known import refuse_known
-from prcut.pipeline.outofcore.row_labels import RowLabels, save_row_labels
+from prcut.pipeline.outliers import Exemplars
+from prcut.pipeline.outofcore.row_labels import find_clusters, save_row_labels
 from prcut.pipeline.run_folder import RunResult, check_finished, read_plan, read_result, save_result
 from prcut.pipeline.run_plan import GraphConfig, describe_run
 from prcut.pipeline.saved_fit import SavedFit, parse_fit
-from prcut.pipeline.update import Update, update_rows
+from prcut.pipeline.update import Update, stack_rows, update_rows
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.folder import Folder, absolute_path, parsing
 from prcut.runtime.sources import Source, draw_rows, open_source
-from prcut.training.assigner.predict import assign_labels
 from prcut.training.assigner.saved import load_model
 
 # rows of either run that are compared; more new rows are given the clusters of the assigner
@@ -69,7 +69,7 @@ class FinishedRun(NamedTuple):
         """The settings of the run, for a search."""
         with parsing(f"{self.folder.path}/plan.json"):
             names = ["n_neighbors", "metric", "similarity", "hidden", "bottleneck", "standardize"]
-            names += ["min_size", "max_size", "weight_column", "label_column"]
+            names += ["min_size", "max_size", "weight_column", "label_column", "outliers"]
             given = {name: self.plan[name] for name in names if self.plan.get(name) is not None}
             if "hidden" in given:
                 given["hidden"] = tuple(given["hidden"])
@@ -90,13 +90,7 @@ class FinishedRun(NamedTuple):
 
     def labels(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the clusters of some rows, in order: the partition's, or else the assigner's."""
-        found = np.full(len(numbers), -1)
-        partition = self.folder / "partition"
-        if partition.exists("manifest.json"):
-            found = RowLabels(partition).take(numbers)
-        unknown = found < 0
-        found[unknown] = assign_labels(self.fit.assigner, rows[unknown])
-        return found
+        return find_clusters(self.folder / "partition", numbers, rows, self.fit.assigner)
 
 
 def update_run(
@@ -143,10 +137,15 @@ def update_run(
     )
     old_ids = before.fit.names.ids[old_labels]
     _save(Folder(where), found, source, (old_numbers, old_ids), new_numbers)
-    result = _result(where, found, source, time.monotonic() - start)
+    seconds = {"update": round(time.monotonic() - start, 3)}
+    result = RunResult.of(where, "memory", source, found.fit, seconds)
     changes = [change._asdict() for change in found.changes]
     update = {**found.names.describe(), "changes": changes, "n_renamed": found.n_renamed}
-    save_result(result, found.fit, describe_run(source, config), update)
+    exemplars = None
+    if config.outliers is not None:
+        given: list[Any] = [found.fit.labels, found.fit.scales, config]
+        exemplars = Exemplars.draw(stack_rows(old_rows, new_rows), *given)
+    save_result(result, found.fit, describe_run(source, config), exemplars, update)
     return result
 
 
@@ -159,7 +158,8 @@ def _save(
 ) -> None:
     """Write the graph and the clusters of new rows, and the earlier rows that have another id."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from prcut.runtime.parquet_bytes import encode_parquet
 
     graph, labels = found.fit.graph, found.fit.labels
     assert graph is not None and labels is not None  # noqa: S101, PT018
@@ -174,24 +174,5 @@ def _save(
     after = found.names.ids[labels[:n_old]]
     moved = before != after
     columns = {"row": numbers[moved], "before": before[moved], "after": after[moved]}
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink)
-    folder.write_bytes(_RENAMED, iter([memoryview(sink.getvalue())]))
-
-
-def _result(path: str, found: Update, source: Source, seconds: float) -> RunResult:
-    fit = found.fit
-    return RunResult(
-        path=path,
-        assigner=fit.assigner,
-        mode="memory",
-        n_samples=source.n_samples,
-        n_features=source.n_features,
-        n_clusters=fit.assigner.n_clusters,
-        used_clusters=fit.assigner.n_clusters,
-        objective=fit.objective,
-        ratio_cut=fit.ratio_cut,
-        balance_weight=fit.balance_weight,
-        n_steps=fit.state.step,
-        seconds={"update": round(seconds, 3)},
-    )
+    table = pa.table(columns)
+    folder.write_bytes(_RENAMED, encode_parquet(table.schema, table.to_batches(), len(numbers)))

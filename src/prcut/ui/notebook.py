@@ -60,9 +60,12 @@ class FittedClusters(Protocol):
 
 def results_html(model: FittedClusters) -> str:
     """Show the scores of a fitted estimator and the sizes of its clusters."""
+    sizes = np.bincount(model.labels_[model.labels_ >= 0], minlength=model.n_clusters_)
+    n_outliers = len(model.labels_) - int(sizes.sum())
     figures: dict[str, Any] = {
         "rows": f"{len(model.labels_):,}",
-        "clusters in use": f"{len(np.unique(model.labels_))} of {model.n_clusters_}",
+        "clusters in use": f"{np.count_nonzero(sizes)} of {model.n_clusters_}",
+        "belong nowhere": f"{n_outliers:,}" if n_outliers else None,
         "ratio cut": _number(getattr(model, "ratio_cut_", None)),
         "objective": _number(getattr(model, "objective_", None)),
         "neighbours": getattr(model, "n_neighbors_", None),
@@ -73,7 +76,6 @@ def results_html(model: FittedClusters) -> str:
     cells = "".join(
         f'<td style="padding-right:12px">{html.escape(str(value))}</td>' for value in shown.values()
     )
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     return (
         f"{_TABLE}<tr>{heads}<th>rows per cluster, largest first</th></tr>"
         f"<tr>{cells}<td>{_bars(np.sort(sizes)[::-1])}</td></tr></table>"

@@ -150,8 +150,9 @@ class ClusterSizesDisplay(_Display):
 
     @classmethod
     def from_predictions(cls, labels: np.ndarray, n_clusters: int = 0, *, ax: Any = None) -> Self:
-        """Count labels from 0."""
-        return cls(np.bincount(labels, minlength=n_clusters)).plot(ax)
+        """Count labels from 0; rows of −1 are in no cluster."""
+        labels = np.asarray(labels)
+        return cls(np.bincount(labels[labels >= 0], minlength=n_clusters)).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         n_clusters = len(self.sizes)
@@ -191,15 +192,8 @@ class HistoryDisplay(_Display):
         loss = "objective, cut" if "cut" in self.history else "objective (cross-entropy)"
         ax.set(xlabel="step", ylabel=loss, ylim=(0, None))
         right.set(ylabel="confidence", ylim=(0, 1.02))
-        ax.legend(
-            handles=lines,
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1),
-            ncols=3,
-            frameon=False,
-            fontsize=8,
-            handlelength=1.4,
-        )
+        where: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3}
+        ax.legend(handles=lines, frameon=False, fontsize=8, handlelength=1.4, **where)
         right.spines[["top", "left"]].set_visible(False)
 
 
@@ -260,15 +254,8 @@ class AgreementDisplay(_Display):
         ax.plot(self.tried, self.agreement, ".-", color="tab:blue", lw=1.2)
         ax.axvline(self.n_clusters, color="tab:orange", ls="--", lw=1)
         chosen = f"{self.n_clusters} chosen" if self.n_clusters > 1 else "no clusters"
-        ax.annotate(
-            chosen,
-            (self.n_clusters, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(4, -2),
-            textcoords="offset points",
-            va="top",
-            fontsize=8,
-        )
+        where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        ax.annotate(chosen, (self.n_clusters, 1), (4, -2), va="top", fontsize=8, **where)
         ax.set(xscale="log", ylim=(0, 1.05), xlabel="clusters", ylabel="agreement of searches")
         ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ax.xaxis.set_major_formatter("{x:g}")

@@ -186,12 +186,13 @@ def test_a_run_struck_in_any_stage_ends_with_the_same_bytes(
     tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
 ) -> None:
     rows, labels = blobs
-    config = FitConfig.of("default", 4, n_init=1, n_neighbors=8, max_steps=30)
+    config = FitConfig.of("default", 4, n_init=1, n_neighbors=8, max_steps=30, outliers=0.05)
     how: dict[str, Any] = {"memory": 1000, "device": "cpu"}
     calm = StruckEngine(None)
     fit_run(rows, tmp_path / "calm", config, engine=calm, **how)
     assert calm.seen == set(STAGES)
     expected = digests(tmp_path / "calm")
+    assert "model/fit.safetensors" in expected  # the rows that others are compared with
     for stage in STAGES:
         run = tmp_path / stage
         # in the midst of the rounds, too

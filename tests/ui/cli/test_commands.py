@@ -175,6 +175,11 @@ ERRORS = [
         "give either --clusters N or --levels K1,K2.",
     ),
     (
+        "fit {data}/rows.npy -k 2 --outliers 1.5 --out {new}",
+        2,
+        "--outliers 1.5 must be at least 0 and below 1.",
+    ),
+    (
         "fit {data}/rows.npy -k 2 --levels 2,2",
         2,
         "give either --clusters N or --levels K1,K2.",

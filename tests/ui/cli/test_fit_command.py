@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
+from killed import KILLED, contents
 from prcut import PRCut
 from prcut.ui.cli.commands import main
 
@@ -66,9 +69,114 @@ def test_sizes_classes_and_weights_of_a_run(
     for more, message in (
         (["-k", "4", "--weight-column", "w"], "column 'w' needs Parquet data"),
         (["--levels", "2,2", "--max-size", "equal"], "max_size cannot be used with --levels"),
+        (["--levels", "2,2", "--outliers", ".1"], "outliers cannot be used with --levels"),
     ):
         assert main([*refused, "-o", f"{tmp_path}/{more[0]}", *more]) != 0
         assert message in " ".join(capsys.readouterr().err.split())
+
+
+N_STRAY = 30
+OUTLIERS = ["-k", "5", "--outliers", ".05", "--effort", "fast", "--device", "cpu", "--quiet"]
+
+
+def rows_and_strays(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Save and return rows to fit, and others like them followed by strays."""
+    rows, _ = make_blobs(6000, 6, centers=5, cluster_std=2, random_state=1)
+    strays = np.random.default_rng(0).uniform(-60, 60, (N_STRAY, 6))
+    fitted, new = rows[:3000].astype("f4"), np.vstack([rows[3000:], strays]).astype("f4")
+    np.save(folder / "rows.npy", fitted)
+    np.save(folder / "new.npy", new)
+    return fitted, new
+
+
+def read_refused(labels: Path) -> np.ndarray:
+    """Return which rows belong nowhere; check that their clusters are kept, and no confidence."""
+    table = pq.read_table(labels)
+    label, raw = table["label"].to_numpy(), table["cluster"].to_numpy()
+    refused: np.ndarray = label == -1
+    assert (label[~refused] == raw[~refused]).all()
+    assert (raw >= 0).all()
+    assert ((table["confidence"].to_numpy() == 0) == refused).all()
+    return refused
+
+
+@pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+@pytest.mark.parametrize(("memory", "mode"), [("4G", "memory"), ("10K", "disk")])
+def test_no_more_rows_are_refused_than_promised_and_strays_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: str, mode: str
+) -> None:
+    rows, new = rows_and_strays(tmp_path)
+    run, report = tmp_path / "run", tmp_path / "report.html"
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))  # that of random_state=0
+    command = ["fit", f"{tmp_path}/rows.npy", "-o", str(run), *OUTLIERS, "--memory", memory]
+    assert main([*command, "--seed", str(seed), "--report", str(report), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert json.loads((run / "plan.json").read_text())["mode"] == mode
+    refused = read_refused(run / "labels")
+    assert 0 < refused.mean() <= 0.05 + 0.01
+    assert said["outliers"] == refused.sum()
+    assert re.search(rf"belong nowhere\W+dt\W+dd\W+{refused.sum()}\b", report.read_text())
+
+    command = ["assign", str(run), f"{tmp_path}/new.npy", "--out", f"{tmp_path}/new"]
+    assert main([*command, "--quiet", "--json"]) == 0
+    later = read_refused(tmp_path / "new")
+    assert later[:-N_STRAY].mean() <= 0.05 + 0.01
+    assert later[-N_STRAY:].mean() > 0.9
+    assert json.loads(capsys.readouterr().out)["outliers"] == later.sum()
+
+    model = PRCut.load(run)
+    assert model.outliers == 0.05
+    labels = pq.read_table(run / "labels")
+    np.testing.assert_array_equal(model.labels_, labels["label"])
+    np.testing.assert_array_equal(model.clusters_, labels["cluster"])
+    np.testing.assert_array_equal(model.predict(new), pq.read_table(tmp_path / "new")["label"])
+    assert model.score_outliers(new[-N_STRAY:]).p_value.max() <= 0.05
+    model.save(tmp_path / "saved")
+    np.testing.assert_array_equal(PRCut.load(tmp_path / "saved").predict(new), model.predict(new))
+    assert main(["assign", f"{tmp_path}/saved", *command[2:4], f"{tmp_path}/again", "-q"]) == 0
+    assert pq.read_table(tmp_path / "again").equals(pq.read_table(tmp_path / "new"))
+    if mode == "memory":  # as the estimator, by the same rows and seed
+        options: Any = {"effort": "fast", "outliers": 0.05, "random_state": 0, "device": "cpu"}
+        fitted = PRCut(5, **options).fit(rows)
+        np.testing.assert_array_equal(fitted.labels_, model.labels_)
+        np.testing.assert_array_equal(fitted.clusters_, model.clusters_)
+
+    # what is made of the labels leaves such rows out
+    assert main(["export", str(run), "--centroids", f"{tmp_path}/centroids.parquet"]) == 0
+    sizes = pq.read_table(tmp_path / "centroids.parquet")["size"].to_pylist()
+    assert sizes == np.bincount(model.labels_[~refused]).tolist()
+    assert main(["sample", str(run), "--size", "500", "--out", f"{tmp_path}/sample"]) == 0
+    drawn = pq.read_table(tmp_path / "sample")["label"].to_numpy()
+    assert len(drawn) == 500
+    assert (drawn >= 0).all()
+
+
+@pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+@pytest.mark.parametrize("memory", ["4G", "10K"])
+def test_a_killed_run_refuses_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    rows_and_strays(tmp_path)
+    command = ["fit", f"{tmp_path}/rows.npy", *OUTLIERS, "--memory", memory, "--resume"]
+    replaced, replace = list[str](), os.replace
+
+    def note(source: str, target: str) -> None:
+        replaced.append(Path(target).name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", note)
+    assert main([*command, "-o", f"{tmp_path}/whole"]) == 0
+    monkeypatch.undo()
+    # after the exemplars, which are not yet part of a model, and after the labels
+    for name in ("fit.safetensors", "part-00000.parquet"):
+        run = tmp_path / name
+        counted = [sys.executable, "-c", KILLED, str(replaced.index(name) + 1)]
+        killed = subprocess.run([*counted, *command, "-o", str(run)], env=ENVIRONMENT, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert main([*command, "-o", str(run)]) == 0
+        for part in ("model/fit.safetensors", "model/model.safetensors", "labels"):
+            whole, again = (contents(tmp_path / one / part) for one in ("whole", name))
+            assert whole == again, part
 
 
 def test_a_run_killed_in_its_first_file_is_resumed(data: Path, tmp_path: Path) -> None:

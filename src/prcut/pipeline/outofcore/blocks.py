@@ -174,12 +174,8 @@ class Block:
         add up to (A + Aᵀ)/2, where A holds the weights from every anchor to its neighbours. The
         either-or kernel would need the neighbours of both ends, so "binary" equals "mean" here.
         """
-        found = Neighbors(
-            self.anchors.astype(np.int64),
-            self.neighbors.astype(np.int64),
-            np.asarray(self.distances),
-            metric=self.metric,
-        )
+        ends = self.anchors.astype(np.int64), self.neighbors.astype(np.int64)
+        found = Neighbors(*ends, np.asarray(self.distances), metric=self.metric)
         weight = edge_similarity(found, similarity, features=self.features)
         neighbors = np.full((len(self.rows), weight.shape[1]), -1, np.int32)
         all_weights = np.zeros(neighbors.shape, np.float32)

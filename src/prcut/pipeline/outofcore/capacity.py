@@ -154,35 +154,20 @@ def _block_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     row, d = work.row_bytes, work.n_features
     rows, copied, edges = work.n_samples * row, work.copied_bytes, work.edge_bytes
     block = work.block_rows * work.copies
-    yield StageCost(
-        "scatter",
-        tasks=max(1, round(rows / _READ_BYTES)),
-        read=rows,
-        written=copied,
-        memory=_READ_BYTES * (2 + 2 * work.copies),
-        core_seconds=2 * work.n_samples * d / rates.flops * work.n_blocks,
-    )
-    yield StageCost(
-        "gather",
-        tasks=work.n_blocks,
-        read=copied,
-        written=copied + edges,
-        memory=block * (2 * row + 4 * d) + work.block_rows * work.n_neighbors * 100,
-        core_seconds=work.n_anchors * d * math.sqrt(block) * rates.search,
-    )
+    tasks, memory = max(1, round(rows / _READ_BYTES)), _READ_BYTES * (2 + 2 * work.copies)
+    seconds = 2 * work.n_samples * d / rates.flops * work.n_blocks
+    yield StageCost("scatter", tasks, rows, copied, memory, seconds)
+    memory = block * (2 * row + 4 * d) + work.block_rows * work.n_neighbors * 100
+    seconds = work.n_anchors * d * math.sqrt(block) * rates.search
+    yield StageCost("gather", work.n_blocks, copied, copied + edges, memory, seconds)
 
 
 def _pair_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     pairs, block = work.pair_bytes, work.block_rows * work.copies
     n_shards = count_shards(int(work.n_pairs), work.n_features, work.itemsize)
-    yield StageCost(
-        "draw pairs",
-        tasks=work.n_blocks,
-        read=work.copied_bytes + work.edge_bytes,
-        written=pairs,
-        memory=block * (work.row_bytes + 16 * work.n_neighbors) + pairs / work.n_blocks * 3,
-        core_seconds=work.n_pairs * rates.walk,
-    )
+    read = work.copied_bytes + work.edge_bytes
+    memory = block * (work.row_bytes + 16 * work.n_neighbors) + pairs / work.n_blocks * 3
+    yield StageCost("draw pairs", work.n_blocks, read, pairs, memory, work.n_pairs * rates.walk)
     yield StageCost("shuffle pairs", n_shards, pairs, pairs, 3 * pairs / n_shards, 0.0)
 
 
@@ -219,14 +204,9 @@ def _search_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     nodes = min(most, n * _COARSER)
     links = work.n_edges * _COARSER_EDGES * nodes / n
     graph = work.n_edges * _KEPT + n * (4 + 4)
-    yield StageCost(
-        "search",
-        tasks=1,
-        read=links * _KEPT_COARSE,
-        written=4 * nodes,
-        memory=nodes * 2 * work.n_neighbors * 50,
-        core_seconds=_search_units(int(nodes), k) * rates.partition,
-    )
+    memory = nodes * 2 * work.n_neighbors * 50
+    seconds = _search_units(int(nodes), k) * rates.partition
+    yield StageCost("search", 1, links * _KEPT_COARSE, 4 * nodes, memory, seconds)
     read = _N_ROUNDS * (graph + 4 * n + 8 * work.n_outside)
     written = (_N_ROUNDS + 1) * 4 * (n + work.n_outside)
     memory, seconds = 4 * graph / tasks, _N_ROUNDS * work.n_found * rates.edge
@@ -252,14 +232,10 @@ def _n_distilled(work: Workload) -> int:
 def _distil_stage(work: Workload, rates: Rates) -> StageCost:
     d, k = work.n_features, work.n_clusters
     seen = _n_distilled(work)
-    return StageCost(
-        "distil",
-        tasks=1,
-        read=min(seen, work.n_samples) * work.row_bytes,
-        written=2 * 3 * 4 * (d + k) * _HIDDEN,
-        memory=16 * (d + k) * _HIDDEN + 4 * 256 * 2 * k * 3,
-        core_seconds=3 * 2 * seen * _HIDDEN * (d + k) / rates.flops,
-    )
+    read, written = min(seen, work.n_samples) * work.row_bytes, 2 * 3 * 4 * (d + k) * _HIDDEN
+    memory = 16 * (d + k) * _HIDDEN + 4 * 256 * 2 * k * 3
+    seconds = 3 * 2 * seen * _HIDDEN * (d + k) / rates.flops
+    return StageCost("distil", 1, read, written, memory, seconds)
 
 
 def _search_units(n_samples: int, n_clusters: int) -> float:
@@ -279,31 +255,17 @@ def _train_stage(work: Workload, rates: Rates) -> StageCost:
     # forward and backward of both ends, and the labels of rows that edges lead to
     stepped = seen * 2 * 3 * 2 * d * k / rates.flops
     labelled = _LABELLED * work.n_init * products * k
-    return StageCost(
-        "train",
-        tasks=1,
-        read=seen * (2 * work.row_bytes + 12) + checked + measured,
-        written=2 * 3 * 4 * (d + k) * _HIDDEN,
-        memory=16 * (d + k) * _HIDDEN + 4 * work.batch_size * 2 * k * 3,
-        core_seconds=stepped + labelled,
-    )
+    read, written = seen * (2 * work.row_bytes + 12) + checked + measured, 24 * (d + k) * _HIDDEN
+    memory = 16 * (d + k) * _HIDDEN + 4 * work.batch_size * 2 * k * 3
+    return StageCost("train", 1, read, written, memory, stepped + labelled)
 
 
 def _assign_stage(work: Workload, rates: Rates) -> StageCost:
-    return StageCost(
-        "assign",
-        tasks=max(1, work.n_samples // 10**6),
-        # ids are read and written too
-        read=work.n_samples * (work.row_bytes + _ROW),
-        written=work.n_samples * _LABEL,
-        memory=2**26,
-        core_seconds=_layers_seconds(work, rates),
-    )
-
-
-def _layers_seconds(work: Workload, rates: Rates) -> float:
-    """Estimate a pass of all rows through an assigner with a hidden layer."""
-    return 2 * work.n_samples * _HIDDEN * (work.n_features + work.n_clusters) / rates.flops
+    """Return the cost of a pass of all rows through an assigner with a hidden layer."""
+    n = work.n_samples
+    read, written = n * (work.row_bytes + _ROW), n * _LABEL  # ids are read and written too
+    seconds = 2 * n * _HIDDEN * (work.n_features + work.n_clusters) / rates.flops
+    return StageCost("assign", max(1, n // 10**6), read, written, 2**26, seconds)
 
 
 # -- the table -------------------------------------------------------------------------------

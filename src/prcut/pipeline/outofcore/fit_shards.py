@@ -54,13 +54,8 @@ def fit_shards(
             yield LabelledGraph(block.graph(similarity), labels, block.n_core)
 
     def score(assigner: Assigner) -> Score:
-        return score_blocks(
-            labelled(assigner),
-            config.n_clusters,
-            balance_weight,
-            config.layer_sizes,
-            is_shared=True,
-        )
+        cost = config.n_clusters, balance_weight, config.layer_sizes
+        return score_blocks(labelled(assigner), *cost, is_shared=True)
 
     with closing(shards.stream(_MEASURED_ROWS, seed=config.seed)) as stream:
         sample = next(stream).features

@@ -24,6 +24,8 @@ from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder, parsing, whole_number
 from prcut.runtime.shuffle import gather, is_scattered, scatter
 from prcut.search.merge import MergeTree
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import assign_labels
 
 _FORMAT = 1
 # rows of a file
@@ -62,6 +64,18 @@ class RowLabels:
                 low, high = int(of_file[0]), int(of_file[-1]) + 1
                 found.append(self.read(low, high)[of_file - low].astype(np.int64))
         return np.concatenate(found)
+
+
+def find_clusters(
+    folder: Folder, numbers: np.ndarray, rows: np.ndarray, assigner: Assigner
+) -> np.ndarray:
+    """Return the clusters of some rows, in order: the partition's, or else the assigner's."""
+    found = np.full(len(numbers), -1)
+    if folder.exists("manifest.json"):
+        found = RowLabels(folder).take(numbers)
+    unknown = found < 0
+    found[unknown] = assign_labels(assigner, rows[unknown])
+    return found
 
 
 def write_row_labels(

@@ -106,8 +106,9 @@ def assign(
 
     Each file of DATA gives a file of the same name with the columns id (or row), label, confidence,
     label_K for every coarser layer; with --names also name and name_K; with --top clusters and
-    probs. Memory does not grow with
-    the number of rows; files that an earlier run finished are kept.
+    probs. A model fitted with --outliers labels rows that belong nowhere -1, and has a column
+    cluster. Memory does not grow with the number of rows; files that an earlier run finished are
+    kept.
 
     [bold]Examples[/bold]
 
@@ -117,7 +118,7 @@ def assign(
     """
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
         from prcut.pipeline.labels import assign_parquet
-        from prcut.pipeline.saved_fit import coarse_labels, read_ids
+        from prcut.pipeline.saved_fit import coarse_labels, read_ids, read_rule
 
         loaded: Any = load(run_or_model)
         if overwrite:
@@ -132,6 +133,7 @@ def assign(
             top=top,
             layers=coarse_labels(loaded),
             cluster_ids=read_ids(loaded),
+            outliers=read_rule(model_path(run_or_model), loaded),
             names=_read_names(run_or_model, loaded) if names else None,
             device=device,
             engine=open_engine(engine, address),
@@ -139,7 +141,8 @@ def assign(
         )
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were already written")
-    echo({"labels": out, "rows": written.n_samples, "files": written.n_files})
+    found = {} if written.n_outliers is None else {"outliers": written.n_outliers}
+    echo({"labels": out, "rows": written.n_samples, "files": written.n_files, **found})
 
 
 def _read_names(run: str, loaded: Any) -> Any:

@@ -27,6 +27,7 @@ from prcut.ui.cli.shared import (
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig
+    from prcut.pipeline.labels import LabelFiles
     from prcut.ui.cli.console import Messages
 
 # what is printed of a result, by the names of its attributes
@@ -135,7 +136,8 @@ def fit(
         results: dict[str, Any] = {"run": result.path, "model": f"{result.path}/model"}
         if assign:
             results["labels"] = f"{result.path}/labels"
-            write_labels(result, data, messages, top=top, **source)
+            written = write_labels(result, data, messages, top=top, **source)
+            results |= {} if written.n_outliers is None else {"outliers": written.n_outliers}
         results |= write_named_report(result.path, report, messages, texts, images)
     names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
     echo(results | {name: getattr(result, names[name]) for name in names})
@@ -199,7 +201,6 @@ def _run(
     source: dict[str, Any],
 ) -> Any:
     """Fit one level or several, with the other processes of ``torchrun``."""
-    from prcut.pipeline.known import refuse_known
     from prcut.pipeline.levels import fit_levels
     from prcut.pipeline.run import fit_run
     from prcut.runtime.distributed import join_processes, leave_processes
@@ -212,17 +213,16 @@ def _run(
             how |= {"memory": memory, "on_record": display.on_record}
             result = fit_run(data, path, config, **how)
         else:
-            refuse_known(config, "--levels")
             result = fit_levels(data, path, sizes, config, **how)
     leave_processes()
     return result
 
 
-def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None:
+def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> LabelFiles:
     """Write the labels of all rows of a run into its folder."""
     from prcut.pipeline.labels import assign_parquet
     from prcut.pipeline.outofcore.row_labels import RowLabels
-    from prcut.pipeline.saved_fit import coarse_labels, read_ids
+    from prcut.pipeline.saved_fit import coarse_labels, read_ids, read_rule
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 
@@ -233,7 +233,8 @@ def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> None
         how["partition"] = RowLabels(found) if found.exists("manifest.json") else None
         loaded = load(result.path)
         how["layers"], how["cluster_ids"] = coarse_labels(loaded), read_ids(loaded)
-        assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
+        how["outliers"] = read_rule(f"{result.path}/model", loaded)
+        return assign_parquet(result.assigner, data, path, on_progress=on_progress, **how)
 
 
 def _log_file(path: str) -> Path | None:

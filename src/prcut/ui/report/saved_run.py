@@ -13,6 +13,7 @@ import torch
 from prcut.errors import InvalidInputError
 from prcut.graph.saved import GRAPH_RECORD, load_graph
 from prcut.numerics.cuts import cluster_links
+from prcut.pipeline.labels import STATE_FOLDER
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.fit_shards import label_edges
 from prcut.pipeline.run_folder import COUNT, check_finished, read_history, read_plan
@@ -74,6 +75,10 @@ def inspect_run(
     if about["mode"] == "memory" or about.get("solver") == "search":
         # the result scores the partition, the report the labels that the model gives
         about = {name: about[name] for name in about if name not in ("objective", "ratio_cut")}
+    if (state := folder / "labels" / STATE_FOLDER).exists("manifest.json"):
+        with parsing(f"{state.path}/manifest.json"):
+            n_outliers = state.read_json("manifest.json").get("n_outliers")
+            about["n_outliers"] = None if n_outliers is None else whole_number(n_outliers)
     graph = None
     if about["mode"] == "memory":
         graph = load_graph(folder / "graph")
