@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import torch
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_positive_int
-from prcut.pipeline.outliers import check_fraction
 from prcut.pipeline.settings import Effort, FitSettings, Preset, Solver
 from prcut.search.limits import Limits
 from prcut.training.state import TrainConfig
@@ -225,3 +225,13 @@ def check_n_samples(n_samples: int, config: FitConfig) -> None:
     """Refuse fewer rows than clusters."""
     if n_samples < config.n_clusters:
         raise InvalidInputError(f"{n_samples=} should be >= n_clusters={config.n_clusters}.")
+
+
+def check_fraction(outliers: Any) -> None:
+    """Refuse what is neither None nor a fraction of the rows."""
+    if outliers is None:
+        return
+    if isinstance(outliers, bool) or not isinstance(outliers, Real):
+        raise InvalidInputError(f"{outliers=} must be a fraction of the rows, or None.")
+    if not 0 <= float(outliers) < 1:
+        raise InvalidInputError(f"{outliers=} must be at least 0 and below 1.")

@@ -154,16 +154,6 @@ class OutlierRule(NamedTuple):
         return self.exemplars.score(compared).p_value <= self.fraction
 
 
-def check_fraction(outliers: Any) -> None:
-    """Refuse what is neither None nor a fraction of the rows."""
-    if outliers is None:
-        return
-    if isinstance(outliers, bool) or not isinstance(outliers, int | float | np.number):
-        raise InvalidInputError(f"{outliers=} must be a fraction of the rows, or None.")
-    if not 0 <= outliers < 1:
-        raise InvalidInputError(f"{outliers=} must be at least 0 and below 1.")
-
-
 class ExemplarMixin:
     """Gives an estimator ``outliers``: rows to compare others with, and what follows from them."""
 

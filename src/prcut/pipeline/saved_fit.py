@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.cluster_ids import ClusterIds
+from prcut.pipeline.config import check_fraction
 from prcut.pipeline.layers import parse_layers
-from prcut.pipeline.outliers import Exemplars, OutlierRule, check_fraction
+from prcut.pipeline.outliers import Exemplars, OutlierRule
 from prcut.pipeline.starts import Lazy, LazyStart, Start
 from prcut.runtime.distributed import choose_device
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
