@@ -6,7 +6,8 @@
 
 Accuracy (ACC) is against the classes, with the best matching of clusters; J is the objective on the
 graph that the free fit chose, of the same balance. CPU is without that graph for those that take
-it, PRCut included. METIS and KaHIP balance within 3 %, k-means-constrained exactly; PRCut both.
+it, PRCut included. METIS and KaHIP promise that no cluster is more than 3 % too large, and nothing
+of small ones; k-means-constrained has exactly equal sizes. PRCut keeps both, and 3 % on both sides.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from prcut.pipeline.score import score_labels
 SETS = "digits", "usps", "coil20", "cifar10", "banking77", "mnist"
 # k-means-constrained takes an hour for more
 MOST_CONSTRAINED_ROWS, MANY_ROWS = 20_000, 10_000
+MORE = "PRCut, at most 3 % more"
 
 
 def constrained(rows: np.ndarray, n_clusters: int, **options: Any) -> np.ndarray:
@@ -72,6 +74,7 @@ def compare(name: str, table: Table) -> dict[str, tuple[float, float]]:
         "PRCut, within 3 %": lambda: cluster(
             min_size=0.97 / n_clusters, max_size=1.03 / n_clusters
         ),
+        MORE: lambda: cluster(max_size=1.03 / n_clusters),
         "PRCut, equal": lambda: cluster(max_size="equal"),
         "METIS": lambda: peer("metis"),
         "KaHIP": lambda: peer("kahip"),
@@ -98,6 +101,7 @@ def compare(name: str, table: Table) -> dict[str, tuple[float, float]]:
         found[method] = accuracy, seconds
         whole = int(mean), -(-n_samples // n_clusters)
         limits = {"PRCut, equal": whole, "PRCut, within 3 %": (0.97 * mean, 1.03 * mean)}
+        limits[MORE] = 0, 1.03 * mean
         least, most = limits.get(method, (0, n_samples))
         if not least <= sizes.min() <= sizes.max() <= most:
             sys.exit(f"{name}, {method}: sizes {sizes.tolist()} are not from {least} to {most}")
@@ -119,7 +123,7 @@ def main() -> int:
         seconds = found["PRCut, equal"][1]
         rivals = {
             "PRCut, equal": ("FAISS k-means + flow", "k-means-constrained"),
-            "PRCut, within 3 %": ("METIS", "KaHIP"),
+            MORE: ("METIS", "KaHIP"),
         }
         n_first += all(
             found[own][0] >= found[peer][0]
@@ -131,7 +135,7 @@ def main() -> int:
             n_samples, other = found["J, PRCut, equal"][1], found["k-means-constrained"][1]
             if n_samples >= MANY_ROWS and seconds > other / 4:
                 short.append(f"{name}: {seconds:.0f} s, k-means-constrained {other:.0f} s")
-        own = found["J, PRCut, within 3 %"][0]
+        own = max(found["J, PRCut, within 3 %"][0], found["J, " + MORE][0])
         if "METIS" in found and own > found["J, METIS"][0]:
             short.append(f"{name}: J is above that of METIS")
     table.say(

@@ -66,10 +66,12 @@ def _priced(problem: Problem) -> tuple[np.ndarray, ...]:
     sums = cluster_sums(rows, problem.labels, cost.n_clusters)
     coarse = contract(problem.weight, problem.fragments)
     paid = prices.of_fragments(problem.fragments, cost.n_clusters)
+    mean = n_samples / cost.n_clusters
     return (
         sweep(rows, problem.labels, cost, sums, prices=prices),
         sweep(rows, problem.labels, cost, sums, prices=prices._replace(least=None, most=None)),
         improve(coarse, problem.fragment_labels, cost, paid)[0],
+        improve(rows, problem.labels, cost, bounds=(0.9 * mean, 1.1 * mean, 2.0))[0],
     )
 
 

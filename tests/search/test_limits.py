@@ -9,10 +9,10 @@ from sklearn.datasets import make_blobs
 import reference
 from prcut.graph.build import build_graph
 from prcut.search.fragments import CoarseGraph
-from prcut.search.limits import Limits, _pair_up, _price_moves, limit_sizes
+from prcut.search.limits import Limits, _move_groups, _price_moves, limit_sizes
 from prcut.search.partition import as_coarse, find_partition
 from prcut.search.prices import Prices
-from prcut.search.problem import Problem
+from prcut.search.problem import Partition, Problem
 
 
 @given(
@@ -84,11 +84,42 @@ def test_prices_of_moves_are_the_changes_of_the_objective() -> None:
             assert problem.score(moved).objective - now == pytest.approx(change, abs=1e-9)
 
 
-def test_rows_are_paired_once_and_between_two_clusters() -> None:
+def test_groups_of_rows_move_within_the_limits_and_lower_the_objective() -> None:
     problem = Problem.of(as_coarse(reference.random_graph(60, 4, 0.2)), 4, 0.5)
-    labels = np.arange(60) % 4
-    one, other, gain = _pair_up(_price_moves(problem, labels), labels)
-    both = np.concatenate([one, other])
-    assert len(np.unique(both)) == len(both) > 10
-    assert (gain < 0).all()
-    assert (labels[one] < labels[other]).all()
+    labels, limits = np.arange(60) % 4, Limits(15, 15)
+    before = problem.score(labels).objective
+    for size, bound in ((1, 0.95 * before), (8, before)):
+        rng = np.random.default_rng(0)
+        found = _move_groups(limits.price(problem), labels, limits, size, rng)
+        assert (np.bincount(found.labels) == 15).all()
+        assert found.objective <= bound
+
+
+def test_of_many_groups_those_with_the_cheapest_moves_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prcut.search.limits._MAX_GROUPS", 20)
+    problem = Problem.of(as_coarse(reference.random_graph(60, 4, 0.2)), 4, 0.5)
+    labels, limits = np.arange(60) % 4, Limits(14, 16)
+    rng = np.random.default_rng(0)
+    found = _move_groups(problem, labels, limits, 1, rng)
+    assert found.objective < problem.score(labels).objective
+
+
+def test_a_search_for_nearly_equal_clusters_finds_a_lower_objective() -> None:
+    rows, _ = make_blobs([200, 60, 60, 40], 2, cluster_std=1.5, random_state=3)
+    graph = build_graph(rows.astype(np.float32), 8)
+    free = find_partition(graph, 4, balance_weight=0.1)
+    problem, limits = Problem.of(as_coarse(graph), 4, 0.1), Limits(90, 90)
+    weights = []
+
+    def search(balance_weight: float, starts: list[np.ndarray]) -> Partition:
+        weights.append(balance_weight)
+        return find_partition(graph, 4, balance_weight=balance_weight, starts=starts)
+
+    alone = limit_sizes(problem, [free.labels], limits)
+    found = limit_sizes(problem, [free.labels], limits, search)
+    assert (np.bincount(found.labels) == 90).all()
+    assert found.objective <= alone.objective
+    assert len(weights) > 1
+    weights.clear()
+    limit_sizes(problem, [found.labels], limits, search)
+    assert not weights, "a start within the limits needs no search"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,9 @@ def search_known(
     n_clusters = config.n_clusters
     limits = known.limits(config, chosen.graph.n_samples)
     coarse, nodes, prices = known.contract(chosen.graph, n_clusters)
-    is_priced = any(one is not None for one in prices)
     is_plain = all(one is None for one in known)
+    priced, search = prices if any(one is not None for one in prices) else None, None
+    how = {"n_init": config.n_starts, "seed": config.seed, "n_jobs": config.n_threads}
     if len(coarse.sizes) <= n_clusters:
         problem = Problem.of(coarse, n_clusters, config.training_balance, prices)
         partition = problem.score(_number_nodes(len(coarse.sizes), prices, n_clusters))
@@ -47,23 +49,12 @@ def search_known(
         given = [_of_nodes(labels, nodes) for labels in starts]
         if prices.preferred is not None and (prices.preferred >= 0).all():
             given.append(prices.preferred)
-        partition = find_partition(
-            coarse,
-            n_clusters,
-            balance_weight=config.balance_weight,
-            n_init=config.n_starts,
-            seed=config.seed,
-            quick=chosen.quick if is_plain else None,
-            starts=given,
-            n_jobs=config.n_threads,
-            log=log,
-            prices=prices if is_priced else None,
-        )
+        search = partial(find_partition, coarse, n_clusters, prices=priced, **how)
+        quick, weight = chosen.quick if is_plain else None, config.balance_weight
+        partition = search(balance_weight=weight, quick=quick, starts=given, log=log)
     if limits is not None:
-        problem = Problem.of(
-            coarse, n_clusters, partition.balance_weight, prices if is_priced else None
-        )
-        limited = limit_sizes(problem, [partition.labels, *partition.starts], limits)
+        problem = Problem.of(coarse, n_clusters, partition.balance_weight, priced)
+        limited = limit_sizes(problem, [partition.labels], limits, search)
         partition = partition._replace(labels=limited.labels, objective=limited.objective)
         log("sizes within limits", limited.objective)
         _warn_of_sizes(np.bincount(limited.labels, coarse.sizes, n_clusters), limits)

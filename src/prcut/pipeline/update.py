@@ -174,8 +174,11 @@ class UpdateMixin:
             ``changes_`` says which clusters were born, merged or died, by their ids.
         """
         check_is_fitted(self)
-        if self._is_precomputed:
-            raise InvalidInputError("update needs features, not affinity='precomputed'.")
+        if self._is_precomputed or getattr(self, "_is_weighted", False):
+            raise InvalidInputError(
+                "update needs features, not affinity='precomputed', and counts every row once: "
+                "after a fit with sample_weight, fit all rows anew."
+            )
         new_rows = self._check(X_new, reset=False)
         assigner, config = self.assigner_, self._config()
         if X_old_sample is None:
@@ -246,9 +249,9 @@ class UpdateMixin:
                 drawn = np.sort(rng.choice(n_samples, _KEPT_ROWS, replace=False))
             self._kept = rows[drawn], self.clusters_[drawn]
         assert fit.graph is not None  # noqa: S101
-        cost = n_clusters, fit.balance_weight
-        find = partial(find_reasons, fit.graph, self.clusters_, *cost, weights=weights)
-        self._reasons = Lazy(find)
+        rest = self.clusters_, n_clusters, fit.balance_weight
+        self._reasons = Lazy(partial(find_reasons, fit.graph, *rest, weights=weights))
+        self._is_weighted = weights is not None
 
     def _forget_fit(self, n_clusters: int) -> None:
         """Forget the rows and the graph of a fit, if there was one; its clusters keep their ids."""
@@ -265,5 +268,4 @@ class UpdateMixin:
                 f"old_ids of shape {ids.shape} must be an integer for each of the "
                 f"{rows.shape[0]} rows of X_old_sample."
             )
-        found: np.ndarray = self._names.positions(ids.astype(np.int64))
-        return found
+        return np.asarray(self._names.positions(ids.astype(np.int64)))

@@ -141,7 +141,8 @@ typedef struct {
     Cost cost;
     double *degree, *links, *enter;  /* links of every cluster (k, n); prices to enter it (n, k) */
     const double *paid;              /* by every fragment in every cluster (n, k), or NULL */
-    double least_size;
+    double least_size, most_size;    /* of a cluster while moves are tried */
+    double least, most, rounding;    /* of a cluster where moves end, or as far outside as before */
     double *leave, *entry, *cuts, *sizes;
     i64 *target, *labels, *made, *from;
     unsigned char *is_free;
@@ -190,6 +191,8 @@ static void price(Moves *m, const i64 *clusters, i64 n_clusters)
                     cost_of(&m->cost, cut + m->degree[i] - 2 * links[i], size + sizes[i]) - cost;
                 if (m->paid)
                     m->enter[i * k + c] += m->paid[i * k + c];
+                if (size + sizes[i] > m->most_size)
+                    m->enter[i * k + c] = INFINITY;
                 continue;
             }
             double left = size - sizes[i];
@@ -239,27 +242,47 @@ static void move(Moves *m, i64 fragment, i64 before, i64 after)
     m->labels[fragment] = after;
 }
 
+/* by how much a size lies outside its limits */
+static double excess(const Moves *m, i64 cluster)
+{
+    double size = m->sizes[cluster];
+    return fmax(fmax(size - m->most, m->least - size), 0);
+}
+
 static void run_pass(Moves *m, double patience, const i64 *all_clusters)
 {
     i64 n = m->n, n_made = 0, n_kept = 0;
-    double change = 0, least = 0;
+    double change = 0, least = 0, outside = 0;  /* outside: compared with before the pass */
     memset(m->is_free, 1, (size_t)n);
     memset(m->target, 0, (size_t)n * sizeof *m->target); /* the first price compares all clusters */
     price(m, all_clusters, m->k);
     while ((double)(n_made - n_kept) <= patience) {
-        i64 best = -1;
+        /* a cluster that is too large gives next, or one too small takes, until all are within */
+        i64 best = -1, after = -1, over = -1, under = -1;
         double lowest = INFINITY;
-        for (i64 i = 0; i < n; i++)
-            if (m->is_free[i] && m->entry[i] + m->leave[i] < lowest)
-                lowest = m->entry[i] + m->leave[i], best = i;
+        for (i64 c = 0; c < m->k; c++)
+            if (m->sizes[c] > m->most + m->rounding)
+                over = c;
+            else if (m->sizes[c] < m->least - m->rounding)
+                under = c;
+        for (i64 i = 0; i < n; i++) {
+            if (!m->is_free[i] || (over >= 0 && m->labels[i] != over))
+                continue;
+            i64 to = over < 0 && under >= 0 ? under : m->target[i];
+            double change_by = m->enter[i * m->k + to] + m->leave[i];
+            if (change_by < lowest)
+                lowest = change_by, best = i, after = to;
+        }
         if (best < 0)
             break;
-        i64 touched[2] = {m->labels[best], m->target[best]};
+        i64 touched[2] = {m->labels[best], after};
         change += lowest;
+        outside -= excess(m, touched[0]) + excess(m, touched[1]);
         move(m, best, touched[0], touched[1]);
+        outside += excess(m, touched[0]) + excess(m, touched[1]);
         m->is_free[best] = 0;
         m->made[n_made] = best, m->from[n_made++] = touched[0];
-        if (change < least - 1e-15)
+        if (change < least - 1e-15 && outside <= m->rounding)
             least = change, n_kept = n_made;
         price(m, touched, 2);
     }
@@ -269,8 +292,9 @@ static void run_pass(Moves *m, double patience, const i64 *all_clusters)
 }
 
 EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, const double *links,
-                   const double *sizes, const Cost *cost, const double *paid, double patience,
-                   double least_gain, i64 *labels, double *objective)
+                   const double *sizes, const Cost *cost, const double *paid, double least,
+                   double most, double slack, double patience, double least_gain, i64 *labels,
+                   double *objective)
 {
     const Coarse graph = {indptr, indices, links, sizes}, *coarse = &graph;
     double *scratch = malloc((size_t)(2 * n * k + 3 * n + 2 * k) * sizeof *scratch);
@@ -285,6 +309,9 @@ EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, 
     for (i64 i = 1; i < n; i++)
         m.least_size = sizes[i] < m.least_size ? sizes[i] : m.least_size;
     m.least_size /= 2;  /* less is what rounding leaves of an empty cluster */
+    m.least = least, m.most = most, m.rounding = 1e-9 * cost->n_samples;
+    m.least_size = fmax(m.least_size, least - slack - m.rounding);
+    m.most_size = most + slack + m.rounding;
     m.links = scratch, m.enter = m.links + n * k, m.degree = m.enter + n * k;
     m.leave = m.degree + n, m.entry = m.leave + n, m.cuts = m.entry + n, m.sizes = m.cuts + k;
     m.target = numbers, m.made = numbers + n, m.from = numbers + 2 * n, m.labels = labels;

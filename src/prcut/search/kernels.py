@@ -71,7 +71,7 @@ _TYPES = {
 }
 _SIGNATURES = {
     "merge": "nddCid",
-    "improve": "nnssddCoxxid",
+    "improve": "nnssddCoxxxxxid",
     "best_moves": "GniindddCxiid",
     "change_of_cuts": "Gniiibid",
     "mark_neighbors": "Gnib",

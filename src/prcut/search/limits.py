@@ -1,11 +1,11 @@
 """Limits of the clusters' sizes: rows flow along the cheapest moves until all limits hold.
 
-Where only swaps remain, as between clusters of equal sizes, rows are exchanged in pairs.
+Rows have less far to go from clusters that are nearly equal already, so these are searched too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from prcut.search.fragments import find_groups, overlay
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
 from prcut.search.refine import partition_cuts
@@ -22,8 +23,10 @@ from prcut.search.refine import partition_cuts
 _AT_ONCE = 0.25
 # rows of a cluster that may go anywhere, where no neighbour is in a cluster that takes rows
 _ANYWHERE = 32
-# rounds of swaps, and of moves followed by swaps
-_MAX_SWAP_ROUNDS, _MAX_CYCLES = 100, 4
+# balance of searches for nearly equal clusters: 3 never empties one, 10 holds sizes within some %
+_WEIGHTS = 3.0, 10.0
+# rows that move together, cycles of these, and groups that a pass considers
+_GROUP_SIZES, _MAX_CYCLES, _MAX_GROUPS = (256, 32, 4, 1), 4, 2**13
 # what sums of weights may differ by, as a fraction of all
 _ROUNDING = 1e-9
 
@@ -61,23 +64,33 @@ class _Moves(NamedTuple):
     change: np.ndarray
 
 
-def limit_sizes(problem: Problem, starts: Sequence[np.ndarray], limits: Limits) -> Partition:
+def limit_sizes(
+    problem: Problem,
+    starts: Sequence[np.ndarray],
+    limits: Limits,
+    search: Callable[..., Partition] | None = None,
+) -> Partition:
     """Return the partition with the lowest objective that comes of the starts within the limits.
 
+    Where the first start is outside, ``search``, which takes ``balance_weight`` and ``starts``,
+    finds clusters that are nearly equal before rows flow, which then have less far to go.
     With rows of weight 1, none of them fixed, the limits hold exactly. A row that is heavier than
     what a cluster may still take cannot be split: then they hold as nearly as single moves reach.
     """
-    limited = limits.price(problem)
+    limited, slack = limits.price(problem), _ROUNDING * problem.graph.sizes.sum()
+
+    def outside(labels: np.ndarray) -> float:
+        return float(np.abs(limits.excess(_sizes(problem, labels))).sum())
+
     found = [_refine(limited, _flow(limited, labels, limits), limits) for labels in starts]
-    slack = _ROUNDING * problem.graph.sizes.sum()
-    outside = [np.abs(limits.excess(_sizes(problem, one.labels))).sum() for one in found]
-    held = [one for one, by in zip(found, outside, strict=True) if by <= min(outside) + slack]
-    return min(held, key=attrgetter("objective"))
+    for weight in _WEIGHTS if search is not None and outside(starts[0]) > slack else ():
+        other = search(balance_weight=weight, starts=[one.labels for one in found])  # type: ignore[misc]
+        found.append(_refine(limited, _flow(limited, other.labels, limits), limits))
+    return min(found, key=lambda one: (round(outside(one.labels) / slack), one.objective))
 
 
 def _sizes(problem: Problem, labels: np.ndarray) -> np.ndarray:
-    sizes: np.ndarray = np.bincount(labels, problem.graph.sizes, problem.cost.n_clusters)
-    return sizes
+    return np.asarray(np.bincount(labels, problem.graph.sizes, problem.cost.n_clusters))
 
 
 def _flow(problem: Problem, labels: np.ndarray, limits: Limits) -> np.ndarray:
@@ -95,8 +108,7 @@ def _flow(problem: Problem, labels: np.ndarray, limits: Limits) -> np.ndarray:
         elif heaviest <= sizes_of_rows.min():
             break
         else:  # no row as heavy as those that were tried has room
-            heaviest = 0.5 * min(heaviest, sizes_of_rows.max())
-            heaviest = max(heaviest, float(sizes_of_rows.min()))
+            heaviest = max(0.5 * min(heaviest, sizes_of_rows.max()), sizes_of_rows.min())
     return labels
 
 
@@ -212,64 +224,37 @@ class _Queues:
 
 
 def _refine(problem: Problem, labels: np.ndarray, limits: Limits) -> Partition:
-    """Move and swap rows within the limits as long as the objective falls."""
-    best = problem.score(labels)
+    """Move groups of rows and single rows within the limits as long as the objective falls."""
+    best, rng = problem.refine(labels), np.random.default_rng(0)
     for _ in range(_MAX_CYCLES):
-        found = _swap(problem, problem.refine(best.labels), limits)
+        found = best
+        for size in _GROUP_SIZES:
+            other = _move_groups(problem, found.labels, limits, size, rng)
+            found = min(found, other, key=attrgetter("objective"))
         if not found.objective < best.objective - 1e-9 * abs(best.objective):
             break
         best = found
     return best
 
 
-def _swap(problem: Problem, best: Partition, limits: Limits) -> Partition:
-    """Swap rows between pairs of clusters, many at once or fewer where that does not pay."""
-    fraction, slack = 1.0, _ROUNDING * problem.graph.sizes.sum()
-    for _ in range(_MAX_SWAP_ROUNDS):
-        one, other, gain = _pair_up(_price_moves(problem, best.labels), best.labels)
-        order = np.argsort(gain, kind="stable")
-        while len(order):
-            order = order[: max(1, int(fraction * len(gain)))]
-            labels = best.labels.copy()
-            labels[one[order]] = best.labels[other[order]]
-            labels[other[order]] = best.labels[one[order]]
-            found = problem.score(labels)
-            outside = (
-                np.abs(limits.excess(_sizes(problem, each))).sum() for each in (labels, best.labels)
-            )
-            if found.objective < best.objective and next(outside) <= next(outside) + slack:
-                best, fraction = found, min(1.0, 1.5 * fraction)
-                break
-            if len(order) == 1:
-                return best
-            fraction /= 3
-        else:
-            return best
-    return best
-
-
-def _pair_up(moves: _Moves, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows to swap, each once, so that every pair promises to lower the objective."""
-    n_clusters = int(max(labels.max(), moves.after.max(initial=0))) + 1
-    own = labels[moves.row]
-    low, high = np.minimum(own, moves.after), np.maximum(own, moves.after)
-    pair, goes_up = low * n_clusters + high, own == low
-    sides = []
-    for is_side in (goes_up, ~goes_up):
-        at = np.flatnonzero(is_side)
-        at = at[np.lexsort((moves.change[at], pair[at]))]
-        rank = np.arange(len(at)) - np.searchsorted(pair[at], pair[at])
-        # the cheapest move between two clusters meets the cheapest back, the next the next
-        sides.append((pair[at] * (len(labels) + 1) + rank, at))
-    _, first, second = np.intersect1d(sides[0][0], sides[1][0], True, return_indices=True)
-    one, other = sides[0][1][first], sides[1][1][second]
-    gain = moves.change[one] + moves.change[other]
-    order = np.argsort(gain, kind="stable")
-    order = order[gain[order] < -1e-12]
-    one, other, gain = moves.row[one[order]], moves.row[other[order]], gain[order]
-    # a row that pays in several pairs is in the best of them
-    both = np.column_stack([one, other]).reshape(-1)
-    is_first = np.zeros(len(both), dtype=bool)
-    is_first[np.unique(both, return_index=True)[1]] = True
-    kept = is_first.reshape(-1, 2).all(1)
-    return one[kept], other[kept], gain[kept]
+def _move_groups(
+    problem: Problem, labels: np.ndarray, limits: Limits, size: int, rng: np.random.Generator
+) -> Partition:
+    """Move groups of up to ``size`` rows, those with the cheapest moves where there are many."""
+    groups = np.arange(len(labels))
+    if size > 1:
+        linked = find_groups(problem.graph.links, size, rng)
+        groups = problem.separate_fixed(overlay(linked, labels))
+    coarse, of_groups = problem.contract(groups), np.zeros(int(groups.max()) + 1, np.int64)
+    of_groups[groups] = labels
+    heaviest = coarse.sizes.max()
+    if len(of_groups) > _MAX_GROUPS:
+        row, _, change = _price_moves(Problem(coarse, problem.cost), of_groups)
+        cheapest = np.full(len(of_groups), np.inf)
+        np.minimum.at(cheapest, row, change)
+        may_move = np.zeros(len(of_groups), dtype=bool)
+        may_move[np.argsort(cheapest, kind="stable")[:_MAX_GROUPS]] = True
+        heaviest = coarse.sizes[may_move].max()
+        joined = np.where(may_move[groups], groups, len(of_groups) + labels)
+        groups = problem.separate_fixed(np.unique(joined, return_inverse=True)[1].reshape(-1))
+    return problem.improve(groups, labels, (limits.least, limits.most, heaviest))

@@ -35,16 +35,23 @@ _SHUFFLED_AT_ONCE = 2
 _N_CONFIRMATIONS = 3
 # relative fall of the objective that is worth another pass
 _LEAST_GAIN = 1e-9
+Bounds = tuple[float, float, float]
+UNBOUNDED: Bounds = (0.0, np.inf, 0.0)
 
 
 def improve(
-    coarse: CoarseGraph, labels: np.ndarray, cost: ClusterCost, paid: np.ndarray | None = None
+    coarse: CoarseGraph,
+    labels: np.ndarray,
+    cost: ClusterCost,
+    paid: np.ndarray | None = None,
+    bounds: Bounds = UNBOUNDED,
 ) -> tuple[np.ndarray, float]:
     """Run passes of moves (Fiduccia and Mattheyses) until one no longer lowers the objective.
 
     In a pass each fragment moves at most once, the best move first even if it costs; then all
     moves after the minimum are undone. No cluster is emptied. ``paid`` is what every fragment adds
     to the objective in every cluster: clusters are first renamed so that this is least.
+    ``bounds``: the least and the most of a size, which a pass may leave by the third on its way.
     """
     if paid is not None:
         labels, paid = match_prices(labels, paid), np.ascontiguousarray(paid, np.float64)
@@ -53,10 +60,10 @@ def improve(
         links, sizes, _ = coarse
         indptr, indices = (a.astype(np.int32, copy=False) for a in (links.indptr, links.indices))
         graph = len(labels), cost.n_clusters, indptr, indices, links.data, sizes
-        limits = cost, kernels.address_of(paid), _patience(labels), _LEAST_GAIN
+        limits = cost, kernels.address_of(paid), *bounds, _patience(labels), _LEAST_GAIN
         kernels.call("improve", *graph, *limits, labels, objective)
         return labels, float(objective[0])
-    moves = _Moves(coarse, labels, cost, paid)
+    moves = _Moves(coarse, labels, cost, paid, bounds)
     lowest = moves.objective
     while True:
         moves.run_pass()
@@ -78,11 +85,14 @@ class _Moves:
         labels: np.ndarray,
         cost: ClusterCost,
         paid: np.ndarray | None = None,
+        bounds: Bounds = UNBOUNDED,
     ) -> None:
         self.coarse, self.cost, self.between = coarse, cost, coarse.links.toarray()
         self.paid = np.zeros((len(labels), cost.n_clusters)) if paid is None else paid
-        # less is what rounding leaves of an empty cluster
-        self.least_size = 0.5 * coarse.sizes.min()
+        (self.least, self.most, slack), self.rounding = bounds, 1e-9 * cost.n_samples
+        # less than half a fragment is what rounding leaves of an empty cluster
+        self.least_size = max(0.5 * coarse.sizes.min(), self.least - slack - self.rounding)
+        self.most_size = self.most + slack + self.rounding
         self.degree = self.between.sum(1)
         self.labels = labels.copy()
         self._count()
@@ -112,23 +122,35 @@ class _Moves:
         self._price(np.arange(n_clusters))
         made: list[tuple[int, int]] = []
         change = least = 0.0
-        n_kept = 0
+        n_kept, outside = 0, self._outside()
         while len(made) - n_kept <= _patience(self.labels):
-            price = self.entry + self.leave
+            price, target = self.entry + self.leave, self.target
+            over = np.flatnonzero(self.sizes > self.most + self.rounding)
+            under = np.flatnonzero(self.sizes < self.least - self.rounding)
+            # a cluster that is too large gives next, or one too small takes, until all are within
+            if len(over):
+                price = np.where(self.labels == over[-1], price, np.inf)
+            elif len(under):
+                target = np.full_like(target, under[-1])
+                price = self.enter[:, under[-1]] + self.leave
             fragment = int(price.argmin())
             if not np.isfinite(price[fragment]):
                 break
-            before, after = int(self.labels[fragment]), int(self.target[fragment])
+            before, after = int(self.labels[fragment]), int(target[fragment])
             change += price[fragment]
             self._move(fragment, before, after)
             self.is_free[fragment] = False
             made.append((fragment, before))
-            if change < least - 1e-15:
+            if change < least - 1e-15 and self._outside() <= outside + self.rounding:
                 least, n_kept = change, len(made)
             self._price(np.array([before, after]))
         for fragment, before in reversed(made[n_kept:]):
             self.labels[fragment] = before
         self._count()
+
+    def _outside(self) -> float:
+        beyond = np.maximum(self.sizes - self.most, self.least - self.sizes)
+        return float(np.maximum(beyond, 0).sum())
 
     def _move(self, fragment: int, before: int, after: int) -> None:
         links, sizes = self.between, self.coarse.sizes
@@ -148,6 +170,7 @@ class _Moves:
         sizes_after = self.sizes[clusters, None] + sizes
         costs = self.cost(self.cuts, self.sizes)
         entry = self.cost(cuts_after, sizes_after) - costs[clusters, None]
+        entry[sizes_after > self.most_size] = np.inf
 
         is_touched = np.zeros(len(costs), dtype=bool)
         is_touched[clusters] = True

@@ -38,8 +38,7 @@ class Prices(NamedTuple):
         """Which nodes may have no cluster but one."""
         if self.preferred is None or self.price is None:
             return None
-        fixed: np.ndarray = (self.preferred >= 0) & np.isinf(self.price)
-        return fixed
+        return np.asarray((self.preferred >= 0) & np.isinf(self.price))
 
     def fix(self, labels: np.ndarray) -> np.ndarray:
         """Return labels with those of the fixed nodes."""
@@ -85,5 +84,4 @@ def match_prices(labels: np.ndarray, paid: np.ndarray) -> np.ndarray:
     before, after = linear_sum_assignment(member @ paid)
     names = np.empty(n_clusters, np.int64)
     names[before] = after
-    renamed: np.ndarray = names[labels]
-    return renamed
+    return np.asarray(names[labels])

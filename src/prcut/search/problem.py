@@ -8,7 +8,7 @@ import numpy as np
 
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract, overlay
-from prcut.search.moves import find_optima, find_optimum, improve
+from prcut.search.moves import UNBOUNDED, Bounds, find_optima, find_optimum, improve
 from prcut.search.prices import Prices
 from prcut.search.refine import partition_cuts, refine
 from prcut.search.sweep import cluster_sums, sweep
@@ -77,12 +77,14 @@ class Problem(NamedTuple):
         optima = find_optima(self.contract(fragments), self.cost, rng, *tries)
         return [labels[fragments] for labels, _ in optima]
 
-    def improve(self, fragments: np.ndarray, labels: np.ndarray) -> Partition:
+    def improve(
+        self, fragments: np.ndarray, labels: np.ndarray, bounds: Bounds = UNBOUNDED
+    ) -> Partition:
         """Move fragments, none of which lies in two clusters, and then single rows."""
         of_fragments = np.zeros(int(fragments.max()) + 1, dtype=np.int64)
         of_fragments[fragments] = labels
         between = self.contract(fragments)
-        improved, _ = improve(between, of_fragments, self.cost, self._paid(fragments))
+        improved, _ = improve(between, of_fragments, self.cost, self._paid(fragments), bounds)
         return self.refine(improved[fragments])
 
     def refine(self, labels: np.ndarray) -> Partition:
@@ -104,11 +106,10 @@ class Problem(NamedTuple):
 
     def separate_fixed(self, fragments: np.ndarray) -> np.ndarray:
         """Split fragments so that a fixed row shares its own with rows of its cluster only."""
-        is_fixed = None if self.prices is None else self.prices.is_fixed
-        if is_fixed is None or not is_fixed.any():
+        prices = self.prices or Prices()
+        if prices.preferred is None or prices.is_fixed is None or not prices.is_fixed.any():
             return fragments
-        assert self.prices is not None and self.prices.preferred is not None  # noqa: S101, PT018
-        return overlay(fragments, np.where(is_fixed, self.prices.preferred + 1, 0))
+        return overlay(fragments, np.where(prices.is_fixed, prices.preferred + 1, 0))
 
     def contract(self, fragments: np.ndarray) -> CoarseGraph:
         """Return the graph between fragments."""
