@@ -7,10 +7,10 @@
                  number of the row that it keeps
     _prcut/      plan and records, under a name that readers of Parquet skip
 
-Rows with the same bytes are found by their digests, however many there are; other pairs come from
-the nearest neighbours inside blocks, whose halos hold the pairs across their borders. Every stage
-is a set of idempotent tasks: the same call resumes a killed one, with the same bytes. Memory holds
-one block, and some 50 bytes for each row that has a duplicate.
+Rows with the same bytes are found by their digests, however many there are; other pairs are found
+inside blocks, whose halos hold the pairs across their borders. Every stage is a set of idempotent
+tasks: the same call resumes a killed one, with the same bytes. Memory holds one block, and some 50
+bytes for each row that has a duplicate.
 """
 
 from __future__ import annotations
