@@ -54,7 +54,7 @@ def flowed(rows: np.ndarray, n_clusters: int) -> np.ndarray:
     return constrained(rows, n_clusters, init=centres, n_init=1, max_iter=1)
 
 
-def compare(name: str, table: Table) -> dict[str, tuple[float, float]]:
+def compare(name: str, table: Table, skipped: list[str]) -> dict[str, tuple[float, float]]:
     """Print all methods on a data set; return ACC and CPU of those of equal sizes."""
     rows, classes = rows_of(name)
     n_samples, n_clusters = len(rows), int(classes.max()) + 1
@@ -84,6 +84,8 @@ def compare(name: str, table: Table) -> dict[str, tuple[float, float]]:
         methods["k-means-constrained"] = lambda: constrained(rows, n_clusters)
     found = {}
     for method, run in methods.items():
+        if method in skipped:
+            continue
         start = time.process_time()
         try:
             labels = run()
@@ -113,13 +115,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="digits only")
     parser.add_argument("--sets", help="names, separated by commas")
+    parser.add_argument("--skip", default="", help="methods to leave out, separated by commas")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     names = ("digits",) if given.quick else given.sets.split(",") if given.sets else SETS
     table = Table("data", "method", "sizes", "ACC", "J", "CPU")
     short, n_first = [], 0
     for name in names:
-        found = compare(name, table)
+        found = compare(name, table, given.skip.split(","))
         seconds = found["PRCut, equal"][1]
         rivals = {
             "PRCut, equal": ("FAISS k-means + flow", "k-means-constrained"),

@@ -40,7 +40,7 @@ def search_known(
     coarse, nodes, prices = known.contract(chosen.graph, n_clusters)
     is_plain = all(one is None for one in known)
     priced, search = prices if any(one is not None for one in prices) else None, None
-    how = {"n_init": config.n_starts, "seed": config.seed, "n_jobs": config.n_threads}
+    how: Any = {"n_init": config.n_starts, "seed": config.seed, "n_jobs": config.n_threads}
     if len(coarse.sizes) <= n_clusters:
         problem = Problem.of(coarse, n_clusters, config.training_balance, prices)
         partition = problem.score(_number_nodes(len(coarse.sizes), prices, n_clusters))
