@@ -10,7 +10,7 @@
     lesson/           on disk: rows to distil the partition from
     pairs/            on disk, to train: pairs drawn from the blocks
     checkpoint/       every start as it is trained
-    model/            the assigner that was kept
+    model/            the assigner that was kept, and rows to tell outliers by
     history.parquet   its training, a row per ten steps
     result.json       written last: scores, sizes, seconds
 
