@@ -55,11 +55,11 @@ def measured_recall(features: np.ndarray, found: neighbors.Neighbors, n_queries:
     return float(hit.mean())
 
 
-@pytest.fixture(params=[0, inverted_lists._FEW_COLUMNS], ids=["blocks", "one by one"])
+@pytest.fixture(params=[0, inverted_lists.FEW_COLUMNS], ids=["blocks", "one by one"])
 def lists_for_few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inverted lists, read both ways, at sizes that a test can check against the exact search."""
     monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 10**6)
-    monkeypatch.setattr(inverted_lists, "_FEW_COLUMNS", request.param)
+    monkeypatch.setattr(inverted_lists, "FEW_COLUMNS", request.param)
 
 
 @given(

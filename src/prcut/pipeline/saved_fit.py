@@ -176,7 +176,9 @@ def _read_arrays(folder: Folder) -> dict[str, np.ndarray]:
     try:
         with parsing(file):
             arrays = {k: v.numpy() for k, v in load(folder.read_bytes(_FIT_FILE)).items()}
-            labels = arrays.get("labels", np.empty(0, np.int64))  # those of a run are files
+            if "labels" not in arrays and len(_under("exemplars.", arrays)) < len(arrays):
+                raise ValueError("no labels, which only a run keeps elsewhere")
+            labels = arrays.get("labels", np.empty(0, np.int64))
             if labels.ndim != 1 or labels.dtype != np.int64:
                 raise ValueError(f"labels of shape {labels.shape}")
     except SafetensorError as error:
