@@ -156,8 +156,13 @@ def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitCon
 
 
 def _divide_quickly(graph: SimilarityGraph, config: FitConfig) -> QuickPartition:
-    how: dict[str, Any] = {"seed": config.seed, "n_jobs": config.n_threads}
-    return quick_partition(graph, config.n_clusters, balance_weight=config.balance_weight, **how)
+    return quick_partition(
+        graph,
+        config.n_clusters,
+        balance_weight=config.balance_weight,
+        seed=config.seed,
+        n_jobs=config.n_threads,
+    )
 
 
 def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors:
@@ -176,9 +181,14 @@ def build_neighbor_graph(rows: Any, n_neighbors: int | None, config: FitConfig) 
         n_neighbors = max(1, min(chosen, rows.shape[0] - 1))
     assert n_neighbors is not None  # noqa: S101
     _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
-    how: dict[str, Any] = {"metric": config.metric, "similarity": config.similarity}
-    how |= {"max_components": config.n_clusters, "seed": config.seed}
-    return build_graph(rows, n_neighbors, **how)
+    return build_graph(
+        rows,
+        n_neighbors,
+        metric=config.metric,
+        similarity=config.similarity,
+        max_components=config.n_clusters,
+        seed=config.seed,
+    )
 
 
 def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
