@@ -6,7 +6,7 @@ relative difference from four times the quadrature nodes, its time over (nodes Ã
 measured in turns, and the surrogate. Exits with 1 when an error exceeds 1e-8 or a cost 1.3.
 
     python benchmarks/exact_expectation.py           # 60,000 rows, 2 to 4 minutes on 2 cores
-    python benchmarks/exact_expectation.py --quick   # 20,000 rows
+    python benchmarks/exact_expectation.py --quick   # 8,000 rows
 """
 
 import argparse
@@ -92,9 +92,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="20,000 rows instead of 60,000")
+    parser.add_argument("--quick", action="store_true", help="8,000 rows instead of 60,000")
     quick = parser.parse_args().quick
-    rows = fashion_mnist()[: 20_000 if quick else None]
+    rows = fashion_mnist()[: 8_000 if quick else None]
     graph = build_graph(rows, N_NEIGHBORS, recall=1.0)
     print(f"Fashion-MNIST train, raw pixels: {graph}, {2 * graph.n_edges:,} entries")
     print(

@@ -102,7 +102,7 @@ def compare_seeds(
                 try:
                     labels = fit(rows, y, graph)
                 except Exception as error:  # not installed, or it gives up
-                    print(f"{method} is left out: {error}")
+                    print(f"{method} is left out: {str(error).partition(chr(10))[0]}")
                     break
                 if method == "PRCut" and (labels != y)[y >= 0].any():
                     sys.exit(f"{name}: a seed was overruled")

@@ -97,7 +97,7 @@ def update_rows(
     scales = assigner.column_scales
     graph = build_neighbor_graph(divide_columns(rows, scales), n_neighbors, config)
     cost = {"balance_weight": balance_weight, "stickiness": stickiness}
-    found = follow(graph, first, before >= 0, config.n_clusters, **cost, seed=config.seed)
+    found = follow(graph, first, before >= 0, config.n_clusters, **cost)
 
     n_given = names.n_given + found.n_numbers - config.n_clusters
     named = np.concatenate([names.ids, np.arange(names.n_given, n_given)])

@@ -7,13 +7,14 @@ clusters may change, by the same sum of J and what is paid for renamed rows:
 
 - Two clusters *merge* where the sum falls. J keeps the number of clusters it was made for, so a
   cluster that goes costs the balance weight, ten times what a cluster adds to the cut.
-- A cluster that new rows joined is split in two. The part with the larger share of new rows is a
-  *birth* where these are more than chance explains (a binomial test against their share of all
-  rows, at 1 ‰ over all clusters that are tried), and where the part is as distinct as other
+- A cluster that new rows joined is split in two, around rows whose neighbours are new. The newer
+  part is a *birth* where its new rows are more than chance explains (a binomial test against their
+  share of all rows, at 1 ‰ over all clusters that are tried), and where it is as distinct as other
   clusters are: what the split adds to the cut, and what renamed rows pay, is no more than the two
   clusters with the weakest border would save by merging, or than half of what the split of a median
   cluster adds. In a partition of lowest J no split costs less than a merge would save.
-- A cluster *dies* that has no rows left, or hardly any, which its neighbour takes.
+- A cluster *dies* that has no rows left, or hardly any, which its neighbour takes. One that new
+  rows hardly join does not grow meanwhile: balance would fill it up with its neighbours' rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from scipy.stats import binom
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract
-from prcut.search.partition import as_coarse, quick_partition, refine_labels
+from prcut.search.partition import as_coarse, refine_labels
 from prcut.search.prices import Prices
 from prcut.search.problem import cluster_cost
 
@@ -40,10 +41,9 @@ _PART_BALANCE = 0.1
 _CHEAP = 0.2
 # fraction of what the split of a median cluster adds: less is a gap
 _GAP = 0.5
-# a cluster of fewer rows is not split
-_LEAST_ROWS = 8
-# chance that a birth is no more than a fair share of the new rows
-_CHANCE = 0.001
+# chance that a birth is no more than a fair share of the new rows; that a cluster has so few of
+# them, below which it does not grow
+_CHANCE, _FADES = 0.001, 0.01
 _MAX_ROUNDS = 5
 
 Kind = Literal["birth", "merge", "death"]
@@ -98,7 +98,6 @@ def follow(
     *,
     balance_weight: float,
     stickiness: float = 0.1,
-    seed: int = 0,
 ) -> Followed:
     """Refine an earlier partition with new rows, and let clusters be born, merge and die.
 
@@ -115,14 +114,13 @@ def follow(
     balance_weight : float
     stickiness : float
         Fraction of what J falls at most when a row moves, which an earlier row pays to leave.
-    seed : int
     """
     world = _World(graph, labels, is_old, n_clusters, balance_weight, stickiness)
     world.bury(np.arange(n_clusters))
     world.merge()  # before balance fills up what hardly has rows left
     world.refine()
-    for number in range(_MAX_ROUNDS):
-        if not world.split(np.random.default_rng([seed, number])):
+    for _ in range(_MAX_ROUNDS):
+        if not world.split():
             break
         world.refine()
     if world.merge():
@@ -159,6 +157,9 @@ class _World:
         self.preferred = np.where(is_old, labels, -1)
         # what an earlier row pays to leave its cluster
         self.price = 2 * n_clusters * stickiness / len(labels)
+        n_rows, n_new = (np.bincount(self.labels, one, n_clusters) for one in (None, ~is_old))
+        is_fading = binom.cdf(n_new, n_rows, (~is_old).mean()) <= _FADES
+        self.most = np.where(is_fading, n_rows + 0.5, np.inf)
         self.changes: list[Change] = []
 
     @property
@@ -183,21 +184,21 @@ class _World:
         place[used] = np.arange(len(used))
         preferred = place[self.preferred]  # −1 is the last place
         price = np.where(preferred >= 0, self.price, 0.0)
+        most = np.append(self.most, np.full(self.n_numbers - self.n_clusters, np.inf))[used]
         self.labels = used[
             refine_labels(
                 self.coarse,
                 labels.reshape(-1),
                 len(used),
                 balance_weight=self.balance_weight,
-                prices=Prices(preferred, price),
+                prices=Prices(preferred, price, most=most),
             )
         ]
 
-    def split(self, rng: np.random.Generator) -> bool:
+    def split(self) -> bool:
         """Split clusters that new rows joined, where that is a birth; return whether any was."""
         joined = np.unique(self.labels[~self.is_old]).tolist()
-        found = [self._find_parts(cluster, int(rng.integers(2**31))) for cluster in joined]
-        parts = [one for one in found if one is not None]
+        parts = [part for part in map(self._find_part, joined) if part is not None]
         savings, *_ = self._savings(self.cut_cost)
         gap = _GAP * float(np.median([one.added for one in parts])) if parts else 0.0
         dearest = max(float(savings.max()), _CHEAP * self.balance_weight, gap)
@@ -205,31 +206,30 @@ class _World:
         for part in parts:
             is_new = part.chance <= _CHANCE / len(joined)
             if is_new and part.least >= least and part.added + part.paid <= dearest:
-                change = Change(
-                    "birth", self.n_numbers, part.cluster, len(part.rows), part.added + part.paid
-                )
+                added, n_rows = part.added + part.paid, len(part.rows)
+                self.changes.append(Change("birth", self.n_numbers, part.cluster, n_rows, added))
                 self.labels[part.rows] = self.n_numbers
                 self.n_numbers += 1
-                self.changes.append(change)
         return self.n_numbers > n_before
 
-    def _find_parts(self, cluster: int, seed: int) -> _Part | None:
-        """Split a cluster in two, and measure the part with the larger share of new rows."""
+    def _find_part(self, cluster: int) -> _Part | None:
+        """Split a cluster in two around rows with new neighbours, and measure the newer part."""
         rows = np.flatnonzero(self.labels == cluster)
         all_links = self.coarse.links[rows]
         links = csr_array(all_links[:, rows])
-        if len(rows) < _LEAST_ROWS or links.nnz == 0:
-            return None
-        graph = CoarseGraph(links, np.ones(len(rows)))
-        found = quick_partition(graph, 2, balance_weight=_PART_BALANCE, seed=seed).partition.labels
-        n_rows, n_new = (np.bincount(found, one, 2) for one in (None, ~self.is_old[rows]))
+        graph, is_new = CoarseGraph(links, np.ones(len(rows))), ~self.is_old[rows]
+        # rows of a cluster to be have new neighbours, others as many as they have anywhere
+        fraction = (links @ is_new) / np.maximum(links.sum(1), 1e-300)
+        start = (fraction > 0.5 * (1 + is_new.mean())).astype(np.int64)
+        found = refine_labels(graph, start, 2, balance_weight=_PART_BALANCE)
+        n_rows, n_new = (np.bincount(found, one, 2) for one in (None, is_new))
         if n_rows.min() == 0:
             return None
         born = int(n_new[1] * n_rows[0] > n_new[0] * n_rows[1])
         outside = np.asarray(all_links.sum(1) - links.sum(1)).reshape(-1)
         cuts = np.bincount(found, outside, 2) + links[found == 0][:, found == 1].sum()
-        cost = self.cut_cost
-        added = float(cost(cuts, n_rows).sum() - cost(outside.sum(), len(rows)))
+        before = self.cut_cost(outside.sum(), len(rows))
+        added = float(self.cut_cost(cuts, n_rows).sum() - before)
         paid = self.price * float(n_rows[born] - n_new[born])
         # of so many new rows, if all clusters had gained in proportion
         chance = float(binom.sf(n_new[born] - 1, n_rows[born], (~self.is_old).mean()))
