@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from sklearn.datasets import make_blobs
 
 from _embedded import rows_of
@@ -181,6 +182,7 @@ def compare(
     """Print all ways, and return share of rows kept, ACC, births and deaths found."""
     found = {}
     for way, tell in ways.items():
+        torch.set_num_threads(1)  # BERTopic, once it ran, leaves more, and they wait by spinning
         start = time.process_time()
         try:
             story = tell(world)
