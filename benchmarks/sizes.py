@@ -1,6 +1,6 @@
 """Clusters of equal sizes, and of sizes within 3 %, beside methods that promise the same.
 
-    python benchmarks/sizes.py            # six data sets, and a million rows: an hour
+    python benchmarks/sizes.py            # six data sets: 20 minutes; then a million rows, far more
     python benchmarks/sizes.py --quick    # digits
     python benchmarks/sizes.py --sets usps,coil20
 

@@ -102,3 +102,14 @@ def test_hardly_any_rows_left_is_a_death():
     found = follow(build_graph(rows, 8), labels, is_old, 4, balance_weight=0.3)
     assert [(one.kind, one.cluster, one.other) for one in found.changes] == [("death", 3, 2)]
     np.testing.assert_array_equal(found.labels, classes)
+
+
+def test_balance_does_not_fill_up_a_cluster_that_new_rows_do_not_join():
+    centers = np.array([[0.0, 0.0], [3.0, 0.0], [6.0, 0.0]])
+    labels = np.repeat([0, 1, 2, 1, 2], [40, 40, 40, 60, 60])
+    noise = np.random.default_rng(0).normal(size=(240, 2))
+    graph = build_graph((centers[labels] + noise).astype(np.float32), 8)
+    faded = follow(graph, labels, np.arange(240) < 120, 3, balance_weight=1.0)
+    # where every other row is new, no cluster has fewer of them than the others
+    filled = follow(graph, labels, np.arange(240) % 2 == 0, 3, balance_weight=1.0)
+    assert (faded.labels == 0).sum() <= 40 < (filled.labels == 0).sum()
