@@ -165,6 +165,9 @@ def test_readers_hover_search_select_and_zoom(tmp_path: Path) -> None:
         page.goto((tmp_path / "page.html").as_uri())
         said.clear()  # the page itself
         page.locator("#explore-layer").select_option("0")
+        # long names fit on a narrow map, also once it rests
+        page.wait_for_timeout(500)
+        assert page.locator("#explore-canvas").get_attribute("data-names") == "2"
         assert explore(page, "pear", 4) == []
         used = Explorer(page)
         page.locator("#explore-back").click()

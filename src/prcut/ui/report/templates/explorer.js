@@ -145,18 +145,17 @@ function spriteOf(text) {
   return sprite;
 }
 
-// names, the largest groups first, where they cover no other
+// names, the largest groups first, where they cover no other; near an edge they move inwards
 function drawNames() {
   const { layer, picked } = state, taken = [], gap = 24 * ratio;
   const order = picked && picked.layer === layer ? [picked.group, ...layer.order] : layer.order;
   for (const group of order) {
     const place = layer.places[group];
     if (!place) continue;
-    const x = screenX(place.x), y = screenY(place.y);
-    if (x < 0 || y < gap / 2 || x > canvas.width || y > canvas.height - gap / 2) continue;
+    const wanted = screenX(place.x), y = screenY(place.y);
+    if (wanted < 0 || y < gap / 2 || wanted > canvas.width || y > canvas.height - gap / 2) continue;
     const name = layer.names[group] || String(group), sprite = spriteOf(name.length > 30 ? `${name.slice(0, 29)}…` : name);
-    const half = sprite.width / 2;
-    if (x < half || x > canvas.width - half) continue;
+    const half = sprite.width / 2, x = Math.max(half, Math.min(canvas.width - half, wanted));
     if (taken.some((one) => Math.abs(one.x - x) < one.half + half && Math.abs(one.y - y) < gap)) continue;
     taken.push({ x, y, half });
     context.drawImage(sprite, Math.round(x - half), Math.round(y - sprite.height / 2));
