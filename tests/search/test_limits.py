@@ -8,11 +8,13 @@ from sklearn.datasets import make_blobs
 
 import reference
 from prcut.graph.build import build_graph
+from prcut.search.flow import Limits, Needs, price_moves
 from prcut.search.fragments import CoarseGraph
-from prcut.search.limits import Limits, _move_groups, _price_moves, limit_sizes
+from prcut.search.limits import _move_groups, keep_limits, limit_sizes
 from prcut.search.partition import as_coarse, find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
+from prcut.search.sweep import cluster_sums
 
 
 @given(
@@ -75,10 +77,10 @@ def test_prices_of_moves_are_the_changes_of_the_objective() -> None:
     problem = Problem.of(graph, 3, 1.0, prices)
     labels = np.arange(25) % 3
     now = problem.score(labels).objective
-    for anywhere in (False, True):
-        moves = _price_moves(problem, labels, anywhere)
+    for anywhere in (None, Needs(np.array([1, 0, 1]), np.array([0, 1, 1]))):
+        moves = price_moves(problem, labels, cluster_sums(graph, labels, 3), anywhere)
         assert len(moves.row) > 20
-        for row, after, change in zip(*moves, strict=True):
+        for row, after, change in zip(moves.row, moves.after, moves.change, strict=True):
             moved = labels.copy()
             moved[row] = after
             assert problem.score(moved).objective - now == pytest.approx(change, abs=1e-9)
@@ -90,7 +92,7 @@ def test_groups_of_rows_move_within_the_limits_and_lower_the_objective() -> None
     before = problem.score(labels).objective
     for size, bound in ((1, 0.95 * before), (8, before)):
         rng = np.random.default_rng(0)
-        found = _move_groups(limits.price(problem), labels, limits, size, rng)
+        found = _move_groups(keep_limits(problem, limits), labels, limits, size, rng)
         assert (np.bincount(found.labels) == 15).all()
         assert found.objective <= bound
 

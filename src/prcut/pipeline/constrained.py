@@ -15,7 +15,8 @@ from prcut.pipeline.choose import ChosenGraph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.known import Known
 from prcut.runtime.progress import StepLog
-from prcut.search.limits import Limits, limit_sizes
+from prcut.search.flow import Limits
+from prcut.search.limits import limit_sizes
 from prcut.search.partition import find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
@@ -57,7 +58,7 @@ def search_known(
         limited = limit_sizes(problem, [partition.labels], limits, search)
         partition = partition._replace(labels=limited.labels, objective=limited.objective)
         log("sizes within limits", limited.objective)
-        _warn_of_sizes(np.bincount(limited.labels, coarse.sizes, n_clusters), limits)
+        warn_of_sizes(np.bincount(limited.labels, coarse.sizes, n_clusters), limits)
     of_rows = tuple(start[nodes] for start in partition.starts)
     return partition._replace(labels=partition.labels[nodes], starts=of_rows)
 
@@ -77,9 +78,9 @@ def _number_nodes(n_nodes: int, prices: Prices, n_clusters: int) -> np.ndarray:
     return labels
 
 
-def _warn_of_sizes(sizes: np.ndarray, limits: Limits) -> None:
-    outside = np.abs(limits.excess(sizes)).max()
-    if outside > 1e-9 * sizes.sum():
+def warn_of_sizes(sizes: np.ndarray, limits: Limits | None) -> None:
+    """Warn of sizes outside their limits."""
+    if limits is not None and not limits.hold(sizes):
         text = (
             f"rows of unequal weight, or joined ones, do not divide into clusters of "
             f"{limits.least:g} to {limits.most:g}: sizes are {sizes.min():g} to {sizes.max():g}."

@@ -49,6 +49,8 @@ def explain_run(
     numbers = _find_ids(run.source, ids) if ids else np.unique(np.asarray(rows or [], np.int64))
     if not len(numbers):
         raise InvalidInputError("no rows to explain: give numbers of rows, or ids.")
+    if run.plan.get("weight_column") is not None:
+        raise InvalidInputError("rows of a run with weights are explained by PRCut.explain only.")
     n_samples = run.source.n_samples
     if numbers[0] < 0 or numbers[-1] >= n_samples:
         raise InvalidInputError(f"row {numbers[[0, -1]].max()} is none of {n_samples=}.")
@@ -83,8 +85,6 @@ def _find_ids(source: Source, ids: Sequence[str]) -> np.ndarray:
 
 
 def _explain_graph(run: FinishedRun, numbers: np.ndarray) -> Reasons:
-    if run.plan.get("weight_column") is not None:
-        raise InvalidInputError("rows of a run with weights are explained by PRCut.explain only.")
     graph, everything = load_graph(run.folder / "graph"), np.arange(run.source.n_samples)
     if graph.n_samples == run.source.n_samples:
         labels = run.labels(everything, read_all(run.source))

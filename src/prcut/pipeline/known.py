@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from prcut.pipeline.choose import ChosenGraph
 from prcut.pipeline.config import FitConfig, check_n_samples
 from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.sources import Source
+from prcut.search.flow import Limits
 from prcut.search.fragments import CoarseGraph, contract
-from prcut.search.limits import Limits
 from prcut.search.partition import as_coarse
 from prcut.search.prices import Prices
 
@@ -25,6 +26,7 @@ _STEPS, _PASSED_ON, _MAX_NUMBERS = 30, 0.9, 2**28
 # price of leaving the class that reaches a row most, in units of what a row of random links adds to
 # the cut; price of a pair in one cluster that is to be kept apart
 _CLASS_PRICE, _APART_PRICE = 0.4, 8.0
+KNOWN_SETTINGS = "min_size", "max_size", "weight_column", "label_column"
 
 
 class Known(NamedTuple):
@@ -62,7 +64,7 @@ class Known(NamedTuple):
         [0, 1, 1, 0]
         """
         classes = None if y is None else _check_classes(y, n_samples)
-        weights = None if sample_weight is None else _check_weights(sample_weight, n_samples)
+        weights = None if sample_weight is None else check_weights(sample_weight, n_samples)
         together, apart = (
             None if pairs is None or not len(pairs) else _check_pairs(name, pairs, n_samples)
             for name, pairs in (("must_link", must_link), ("cannot_link", cannot_link))
@@ -79,14 +81,11 @@ class Known(NamedTuple):
     @classmethod
     def of_source(cls, source: Source, config: FitConfig) -> Known | None:
         """Read the columns of classes and weights of a run's data, if it has any."""
-        values: list[Any] = []
-        for column in (config.label_column, config.weight_column):
-            if column is not None and not isinstance(source, ParquetSource):
-                raise InvalidInputError(f"column {column!r} needs Parquet data; give a folder.")
-            values.append(
-                None if column is None else source.read_values(column, np.arange(source.n_samples))  # type: ignore[attr-defined]
-            )
-        classes, weights = values
+        everything = np.arange(source.n_samples)
+        classes, weights = (
+            None if column is None else columns_of(source, column).read_values(column, everything)
+            for column in (config.label_column, config.weight_column)
+        )
         if classes is not None:
             classes = [-1 if one is None else one for one in classes]
         return cls.of(source.n_samples, classes, weights)
@@ -190,12 +189,18 @@ class Known(NamedTuple):
             )
 
 
-def refuse_known(config: FitConfig, where: str, *others: str) -> None:
-    """Refuse settings of what is known, and others, where a run cannot use them."""
-    names = "min_size", "max_size", "weight_column", "label_column", *others
+def refuse_known(config: FitConfig, where: str, names: Sequence[str] = KNOWN_SETTINGS) -> None:
+    """Refuse settings where a run cannot use them."""
     given = [name for name in names if getattr(config, name) is not None]
     if given:
         raise InvalidInputError(f"{' and '.join(given)} cannot be used with {where}.")
+
+
+def columns_of(source: Source, column: str) -> ParquetSource:
+    """Return a source that has columns of its own besides the rows' vectors."""
+    if not isinstance(source, ParquetSource):
+        raise InvalidInputError(f"column {column!r} needs Parquet data; give a folder.")
+    return source
 
 
 def spread_classes(
@@ -243,7 +248,8 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
     return None if is_known.all() or not is_known.any() else classes.astype(np.int64)
 
 
-def _check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
+def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
+    """Return weights of all rows, one for each; refuse what no weights are."""
     weights = np.asarray(sample_weight, np.float64)
     if weights.ndim == 0:
         weights = np.full(n_samples, weights)

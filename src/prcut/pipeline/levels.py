@@ -31,7 +31,7 @@ from prcut.graph.saved import load_graph
 from prcut.numerics.cuts import cluster_cuts
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.known import refuse_known
+from prcut.pipeline.known import KNOWN_SETTINGS, refuse_known
 from prcut.pipeline.outofcore.sizes import SAMPLE_PER_CLUSTER
 from prcut.pipeline.run import fit_run
 from prcut.runtime.engine import Engine, LocalEngine
@@ -125,7 +125,7 @@ def fit_levels(
     check_positive_int("sample_per_cluster", sample_per_cluster)
     _check_levels(levels, source)
     config = config or FitConfig.of("default", levels[0])
-    refuse_known(config, "--levels", "outliers")
+    refuse_known(config, "--levels", (*KNOWN_SETTINGS, "outliers"))
     cuts = cut_row_ranges(source, rows_per_read(source))
     plan = _Plan(str(path).rstrip("/"), source, levels, config, sample_per_cluster, cuts, device)
     folder = Folder(path)

@@ -38,7 +38,7 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
-from prcut.pipeline.known import Known, refuse_known
+from prcut.pipeline.known import KNOWN_SETTINGS, Known, refuse_known
 from prcut.pipeline.outliers import MAX_EXEMPLARS, Exemplars
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
@@ -198,7 +198,8 @@ def _prepare_disk(
     seconds: dict[str, float],
 ) -> None:
     """Build the blocks; search their partition, or draw pairs to train on."""
-    refuse_known(plan.config, "graphs on disk; give more --memory")
+    refused = ("label_column",) if plan.config.solver == "search" else KNOWN_SETTINGS
+    refuse_known(plan.config, "graphs on disk; give more --memory", refused)
     options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
     is_searched = plan.config.solver == "search"
     with _timed(seconds, "graph"):

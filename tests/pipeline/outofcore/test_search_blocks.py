@@ -29,7 +29,7 @@ from prcut.search.partition import find_partition
 
 STAGES = (
     *("scatter", "gather", "link", "join", "meet", "fragments", "contract", "search", "refine"),
-    *("measure", "score", "lesson", "send labels", "sort labels"),
+    *("measure", "price", "score", "lesson", "send labels", "sort labels"),
 )
 
 
@@ -186,7 +186,8 @@ def test_a_run_struck_in_any_stage_ends_with_the_same_bytes(
     tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
 ) -> None:
     rows, labels = blobs
-    config = FitConfig.of("default", 4, n_init=1, n_neighbors=8, max_steps=30, outliers=0.05)
+    settings: dict[str, Any] = {"n_neighbors": 8, "max_steps": 30, "outliers": 0.05}
+    config = FitConfig.of("default", 4, n_init=1, max_size="equal", **settings)
     how: dict[str, Any] = {"memory": 1000, "device": "cpu"}
     calm = StruckEngine(None)
     fit_run(rows, tmp_path / "calm", config, engine=calm, **how)

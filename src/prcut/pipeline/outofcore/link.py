@@ -7,7 +7,7 @@ nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,14 +16,17 @@ from scipy.sparse import csr_array
 
 from prcut.errors import CorruptFileError
 from prcut.graph.build import Similarity
+from prcut.pipeline.known import check_weights
 from prcut.pipeline.outofcore.blocks import Block, Blocks
 from prcut.pipeline.outofcore.parts import Level, Part, Posts, cut_offers, joined
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
+from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.shuffle import gather, is_scattered, scatter
 
 # of an edge: the row that it is sent to, the other one and that row's cell, and the weight
 _COLUMNS = ("node", "other", "home", "weight")
+_WEIGHTS, _ROWS_AT_ONCE = "weights.npy", 2**20
 
 
 class LinkedBlocks(NamedTuple):
@@ -39,16 +42,20 @@ def link_blocks(
     similarity: Similarity,
     engine: Engine,
     options: dict[str, Any],
+    weights: Folder | None = None,
 ) -> LinkedBlocks:
-    """Make the parts of the graph of all blocks, or finish what an earlier run began."""
+    """Make the parts of the graph of all blocks, or finish what an earlier run began.
+
+    ``weights`` holds those of all rows, where they do not count alike.
+    """
     level = Level(folder, len(blocks), f"{blocks.key} {similarity}")
     rows = Posts(level, folder / "rows", level.key)
     found = LinkedBlocks(level, rows)
     exchange = folder / "exchange"
     if not level.is_whole:
-        send = partial(_send_edges, blocks, similarity, exchange, level.key)
+        send = partial(_send_edges, blocks, similarity, exchange, level.key, weights)
         engine.run("link", send, len(blocks), **options)
-        join = partial(_join_edges, blocks, exchange, found)
+        join = partial(_join_edges, blocks, exchange, found, weights)
         engine.run("join", join, len(blocks), **options)
         engine.run("meet", partial(_meet, blocks, found), len(blocks), **options)
         level.finish()
@@ -56,11 +63,30 @@ def link_blocks(
     return found
 
 
+def write_weights(folder: Folder, source: ParquetSource, column: str) -> None:
+    """Write the weights of all rows of a source, which are checked, to one file."""
+    n_samples = source.n_samples
+
+    def read() -> Iterator[np.ndarray]:
+        for start in range(0, n_samples, _ROWS_AT_ONCE):
+            rows = np.arange(start, min(start + _ROWS_AT_ONCE, n_samples))
+            yield check_weights(source.read_values(column, rows), len(rows))
+
+    if not folder.exists(_WEIGHTS):
+        folder.write_arrays(_WEIGHTS, (n_samples,), np.dtype(np.float64), read())
+
+
+def read_weights(folder: Folder, rows: np.ndarray) -> np.ndarray:
+    """Return the weights of some rows."""
+    return np.asarray(folder.map_array(_WEIGHTS)[rows])
+
+
 def _send_edges(
     blocks: Blocks,
     similarity: Similarity,
     exchange: Folder,
     key: str,
+    weights: Folder | None,
     number: int,
     advance: Callable[[int], None],
 ) -> None:
@@ -69,6 +95,9 @@ def _send_edges(
         needs_features = similarity == "cosine" and blocks.metric != "cosine"
         block = blocks.open(number, with_features=needs_features)
         columns, copies, bucket = _address(blocks, block, number, similarity)
+        if weights is not None:
+            both = (read_weights(weights, columns[end]) for end in ("node", "other"))
+            columns["weight"] = columns["weight"] * np.prod([*both], axis=0)
         scatter(exchange, number, columns, copies, bucket, len(blocks), key)
     advance(blocks.records[number]["n_core"])
 
@@ -111,6 +140,7 @@ def _join_edges(
     blocks: Blocks,
     exchange: Folder,
     found: LinkedBlocks,
+    weights: Folder | None,
     number: int,
     advance: Callable[[int], None],
 ) -> None:
@@ -120,6 +150,8 @@ def _join_edges(
         edges = gather(exchange, len(blocks), _COLUMNS, number)
         rows = (blocks.folder / record["name"]).read_array("rows.npy", 0, record["n_core"])
         part, linked, outside = _make_part(blocks, rows, edges)
+        if weights is not None:
+            part = part._replace(sizes=read_weights(weights, linked))
         found.level.save(number, part, outside=outside)
         found.rows.post(number, part, linked)
     advance(record["n_core"])

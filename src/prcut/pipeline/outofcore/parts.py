@@ -6,7 +6,7 @@ that the neighbour has outside: whoever needs a value of an outside node reads i
 has posted, four bytes each. So a level of the search is::
 
     manifest.json        written last
-    part-00000.json      n_own, total (weight of all edges of own nodes), and the files
+    part-00000.json      n_own, size, total (weight of all edges of own nodes), and the files
     .indptr .indices .weight .sizes     the graph; rows of outside nodes are empty
     .offers .cuts        own nodes by the part they are offered to; (part, start, stop) of each
     .sources .picked     the parts that are read from, and where in what they post each value is
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     indptr: np.ndarray
     indices: np.ndarray
     weight: np.ndarray
-    sizes: np.ndarray  # of own nodes: numbers of rows
+    sizes: np.ndarray  # of own nodes: numbers of rows, or sums of their weights
     offers: np.ndarray
     cuts: np.ndarray
     sources: np.ndarray
@@ -38,7 +38,9 @@ class Part(NamedTuple):
     @classmethod
     def of(cls, graph: csr_array, n_own: int, **arrays: np.ndarray) -> Part:
         """Make a part of a square graph over own and outside nodes."""
-        arrays["sizes"] = arrays["sizes"].astype(np.int32)
+        whole = arrays["sizes"].astype(np.int32)
+        if np.array_equal(whole, arrays["sizes"]):  # not sums of weights
+            arrays["sizes"] = whole
         compact = {
             "indptr": graph.indptr[: n_own + 1].astype(np.int32),
             "indices": graph.indices.astype(np.int32),
@@ -90,7 +92,8 @@ class Level(NamedTuple):
         del arrays["picked"]
         files = {f"{name}.{array}.npy": values for array, values in arrays.items()}
         total = float(part.weight.sum(dtype=np.float64))
-        content = {"key": self.key, "n_own": part.n_own, "total": total}
+        size = float(part.sizes.sum(dtype=np.float64))
+        content = {"key": self.key, "n_own": part.n_own, "size": size, "total": total}
         self.folder.seal(f"{name}.json", files, content)
 
     def save_picked(self, number: int, picked: np.ndarray) -> None:

@@ -7,6 +7,9 @@ makes fewer moves. What a round does depends on nothing but its number and the l
 
     round-003/        labels of every part, kept while they are the lowest
     round-003.json    cuts and sizes of the clusters, the objective, and what comes of the round
+
+Where sizes have limits, rounds of flow come last: parts write their cheapest moves, of all these
+the paths are chosen that bring sizes within the limits, and parts make the moves.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +26,9 @@ from prcut.numerics.objective import ClusterCost
 from prcut.pipeline.outofcore.parts import Level, Posts
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
+from prcut.search.flow import Limits, Moves, Needs, choose_moves, price_moves
+from prcut.search.prices import Prices
+from prcut.search.problem import Problem
 from prcut.search.sweep import cluster_sums, sweep
 
 _LOG = logging.getLogger(__name__)
@@ -31,6 +38,9 @@ _LEAST_FALL = 1e-4
 # fraction of the moves that the first round makes, and the one where clusters are many: there a
 # cluster has few nodes in a part, and moves of several parts meet in it
 _FRACTION, _SMALL_FRACTION, _MANY_CLUSTERS = 0.5, 0.25, 250
+# how far sizes may leave their limits before rows flow, as a fraction of their mean; the first of
+# the rounds of flow, how many there are, and moves between two clusters that one chooses from
+_DRIFT, _FIRST_FLOW, _N_FLOWS, _MOVES_PER_PAIR = 0.02, _N_ROUNDS + 1, 30, 1024
 # shifts and factors of splitmix64
 _MIXING = ((30, 0x9E3779B97F4A7C15), (27, 0xBF58476D1CE4E5B9), (31, 0x94D049BB133111EB))
 # makes labels of a part's own nodes: from a coarser level, or by moves
@@ -55,15 +65,19 @@ def refine_level(
     cost: ClusterCost,
     engine: Engine,
     options: dict[str, Any],
+    limits: Limits | None = None,
 ) -> State:
     """Refine the labels that a coarser level, or a search, gives the nodes of this one."""
-    state: State | None = None
-    for number in range(_N_ROUNDS + 1):
+    how = engine, options
+
+    def play(number: int, state: State | None, make: Callable[[Folder], _Label | None]) -> State:
         labels = Posts(level, folder / f"round-{number:03d}", level.key)
         round_ = _Round(folder, number, labels, cost, state)
         if not folder.is_sealed(round_.record, level.key):
-            make = label if state is None else partial(_propose, state, cost, number)
-            engine.run("refine", partial(_post_labels, labels, make), level.n_parts, **options)
+            if (label := make(labels.folder)) is None:
+                assert state is not None  # noqa: S101
+                return state._replace(is_over=True)
+            engine.run("refine", partial(_post_labels, labels, label), level.n_parts, **options)
             measure = partial(_measure, labels, cost.n_clusters)
             engine.run("measure", measure, level.n_parts, **options)
             round_.decide()
@@ -71,10 +85,24 @@ def refine_level(
         for earlier in (folder / f"round-{other:03d}" for other in range(number + 1)):
             if earlier.path != state.labels.folder.path:
                 earlier.delete()
-        if state.is_over:
+        return state
+
+    state = play(0, None, partial(_as_given, label))
+    bounds = None if limits is None else limits.widen(_DRIFT * cost.n_samples / cost.n_clusters)
+    for number in range(1, _N_ROUNDS + 1):
+        if not state.is_over:
+            propose = partial(_propose, state, cost, bounds, number)
+            state = play(number, state, partial(_as_given, propose))
+    state = state._replace(is_over=False)
+    for number in range(_FIRST_FLOW, _FIRST_FLOW + _N_FLOWS):
+        if limits is None or limits.hold(state.sizes) or state.is_over:
             break
-    assert state is not None  # noqa: S101
+        state = play(number, state, partial(_choose_flow, state, cost, limits, how))
     return state
+
+
+def _as_given(label: _Label, _: Folder) -> _Label:
+    return label
 
 
 class _Round(NamedTuple):
@@ -91,12 +119,12 @@ class _Round(NamedTuple):
         return f"round-{self.number:03d}.json"
 
     def decide(self) -> None:
-        """Add up what the parts measured, and write whether the round is kept."""
+        """Add up what the parts measured, and write whether the round is kept; a flow always is."""
         cuts, sizes = _sum_parts(self.labels, self.cost.n_clusters)
         objective = self.cost.objective(cuts, sizes)
         before, fraction, is_over = self.before, self._first_fraction(), False
-        is_kept = before is None
-        if before is not None:
+        is_kept = before is None or self.number >= _FIRST_FLOW
+        if before is not None and not is_kept:
             fall = before.objective - objective
             is_kept = fall > 0 and bool(sizes[before.sizes > 0].all())
             is_over = 0 <= fall < _LEAST_FALL * before.objective
@@ -137,12 +165,72 @@ def _post_labels(labels: Posts, make: _Label, number: int, advance: Callable[[in
     advance(int(part.sizes.sum()))
 
 
-def _propose(state: State, cost: ClusterCost, round_number: int, number: int) -> np.ndarray:
+def _choose_flow(
+    state: State,
+    cost: ClusterCost,
+    limits: Limits,
+    how: tuple[Engine, dict[str, Any]],
+    folder: Folder,
+) -> _Label | None:
+    """Choose moves that bring sizes nearer to their limits; return what makes them, if any."""
+    (engine, options), level = how, state.labels.level
+    needs, largest = limits.needs(state.sizes), float(np.abs(limits.excess(state.sizes)).max())
+    # to clusters of neighbours, or to any; also without nodes that are too large to have room
+    for number, which in enumerate(product((None, needs), (np.inf, largest))):
+        place = folder / f"moves-{number}"
+        engine.run("price", partial(_price, state, cost, which, place), level.n_parts, **options)
+        tables = [place.read_array(f"{number:05d}.npy") for number in range(level.n_parts)]
+        row, before, after, *others = np.concatenate(tables, axis=1)
+        part = np.repeat(np.arange(level.n_parts), [table.shape[1] for table in tables])
+        row, before, after = (values.astype(np.int64) for values in (row, before, after))
+        moves = Moves(row + (part << 32), before, after, *others)
+        chosen = moves.take(choose_moves(moves, state.sizes, limits, at_once=1.0, at_least=1.0))
+        if len(chosen.row):
+            folder.write_array("chosen.npy", np.stack([chosen.row, chosen.after]))
+            return partial(_make_moves, state, folder)
+    return None
+
+
+def _price(
+    state: State,
+    cost: ClusterCost,
+    which: tuple[Needs | None, float],
+    place: Folder,
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Write the cheapest moves of own nodes between each two clusters."""
+    level, name = state.labels.level, f"{number:05d}"
+    part = level.load(number)
+    if not place.is_sealed(f"{name}.json", level.key):
+        labels = state.labels.all(number, part).astype(np.int64)
+        moves = price_moves(Problem(part.graph, cost), labels, (state.cuts, state.sizes), *which)
+        order, rank = moves.rank(cost.n_clusters)
+        cheap = moves.take(order[rank < max(2, _MOVES_PER_PAIR // level.n_parts)])
+        place.seal(f"{name}.json", {f"{name}.npy": np.stack(cheap)}, {"key": level.key})
+    advance(int(part.sizes.sum()))
+
+
+def _make_moves(state: State, folder: Folder, number: int) -> np.ndarray:
+    """Make the moves of own nodes that were chosen."""
+    labels = np.array(state.labels.own(number))
+    rows, after = folder.read_array("chosen.npy")
+    is_own = rows >> 32 == number
+    labels[rows[is_own] & 0xFFFFFFFF] = after[is_own]
+    return labels
+
+
+def _propose(
+    state: State, cost: ClusterCost, bounds: Limits | None, round_number: int, number: int
+) -> np.ndarray:
     """Move own nodes, and take back all but a damped fraction of the moves."""
     part = state.labels.level.load(number)
     before = state.labels.all(number, part).astype(np.int64)
-    sums = state.cuts, state.sizes
-    after = sweep(part.graph, before, cost, sums, _N_SWEEPS)[: part.n_own]
+    sums, prices = (state.cuts, state.sizes), None
+    if bounds is not None:
+        least, most = (np.full(cost.n_clusters, size) for size in bounds)
+        prices = Prices(least=least, most=most)
+    after = sweep(part.graph, before, cost, sums, _N_SWEEPS, prices)[: part.n_own]
     before = before[: part.n_own]
     moved = np.flatnonzero(after != before)
     made = moved[draw_fractions(moved + (number << 32), round_number) < state.fraction]

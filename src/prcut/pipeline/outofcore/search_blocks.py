@@ -28,7 +28,10 @@ from prcut.pipeline.outofcore.rounds import State, refine_level
 from prcut.pipeline.score import MOST_LINKED, Score, score_sums
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
+from prcut.search.flow import Limits
+from prcut.search.limits import limit_sizes
 from prcut.search.partition import find_partition
+from prcut.search.problem import Problem
 
 # nodes per cluster that the coarsest level keeps at least
 _NODES_PER_CLUSTER = 16
@@ -44,6 +47,7 @@ class BlockPartition(NamedTuple):
     state: State
     cost: ClusterCost
     balance_weight: float
+    limits: Limits | None
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,12 @@ class BlockSearch:
         """Search, or finish what an earlier run began."""
         similarity: Any = self.config.similarity
         folder, options = self.folder / "level-0", self.options | {"total": blocks.n_samples}
-        linked = link_blocks(blocks, folder, similarity, self.engine, options)
-        n_samples, total = count_nodes(linked.level), _weigh(linked.level)
-        self.options["total"] = n_samples  # rows with an edge
+        is_whole = self.config.weight_column is None
+        weights = None if is_whole else self.folder
+        linked = link_blocks(blocks, folder, similarity, self.engine, options, weights)
+        n_samples, total = (_add_up(linked.level, name) for name in ("size", "total"))
+        limits = self.config.limits(n_samples, is_whole=is_whole)
+        self.options["total"] = int(n_samples)  # rows with an edge
         how = self.engine, self.options
         if not total > 0:
             raise InvalidInputError(
@@ -70,7 +77,7 @@ class BlockSearch:
                 "to cut; raise n_neighbors or check the similarities."
             )
         levels, fragments = self._coarsen(linked.level)
-        found = self._search(levels[-1], total)
+        found = self._search(levels[-1], total, limits)
         balance_weight = float(found["balance_weight"])
         n_clusters = self.config.n_clusters
         cost = ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance_weight)
@@ -79,9 +86,9 @@ class BlockSearch:
             if level < len(fragments):
                 labels = partial(_label_fragments, fragments[level], labels)
             folder = self.folder / f"level-{level}"
-            state = refine_level(levels[level], folder, labels, cost, *how)
+            state = refine_level(levels[level], folder, labels, cost, *how, limits)
             labels = state.labels.own
-        return BlockPartition(linked.rows, state, cost, balance_weight)
+        return BlockPartition(linked.rows, state, cost, balance_weight, limits)
 
     def score(self, found: BlockPartition) -> Score:
         """Score a partition, with the links between its clusters."""
@@ -113,9 +120,9 @@ class BlockSearch:
             n_nodes = count_nodes(coarse)
         return levels, fragments
 
-    def _search(self, level: Level, total: float) -> dict[str, Any]:
+    def _search(self, level: Level, total: float, limits: Limits | None) -> dict[str, Any]:
         if not self.folder.is_sealed(_SEARCH, level.key):
-            task = partial(_search_level, self.folder, level, self.config, total)
+            task = partial(_search_level, self.folder, level, self.config, total, limits)
             self.engine.run("search", task, 1, **self.options | {"total": 1})
         found: dict[str, Any] = self.folder.read_json(_SEARCH)
         return found
@@ -126,20 +133,21 @@ def _search_level(
     level: Level,
     config: FitConfig,
     total: float,
+    limits: Limits | None,
     _: int,
     advance: Callable[[int], None],
 ) -> None:
     """Search the coarsest level in this process."""
     coarse = join_parts(level)
     inner = total - float(coarse.links.data.sum(dtype=np.float64))
-    partition = find_partition(
-        coarse._replace(inner=inner),
-        config.n_clusters,
-        balance_weight=config.balance_weight,
-        n_init=config.n_starts,
-        seed=config.seed,
-        n_jobs=config.n_threads,
-    )
+    coarse = coarse._replace(inner=inner)
+    how: Any = {"n_init": config.n_starts, "seed": config.seed, "n_jobs": config.n_threads}
+    search = partial(find_partition, coarse, config.n_clusters, **how)
+    partition = search(balance_weight=config.balance_weight)
+    if limits is not None:
+        problem = Problem.of(coarse, config.n_clusters, partition.balance_weight)
+        limited = limit_sizes(problem, [partition.labels], limits, search)
+        partition = partition._replace(labels=limited.labels, objective=limited.objective)
     content = {
         "key": level.key,
         "balance_weight": partition.balance_weight,
@@ -166,8 +174,8 @@ def _first_nodes(level: Level) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _weigh(level: Level) -> float:
-    return float(sum(record["total"] for record in level.records()))
+def _add_up(level: Level, name: str) -> float:
+    return float(sum(record.get(name, record["n_own"]) for record in level.records()))
 
 
 def _link_clusters(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from prcut.pipeline.constrained import fraction_limits, warn_of_sizes
 from prcut.pipeline.fit import Fit, distil
+from prcut.pipeline.known import columns_of
 from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.lesson import open_lesson, write_lesson
+from prcut.pipeline.outofcore.link import write_weights
 from prcut.pipeline.outofcore.row_labels import finish, read_score, save_score, write_row_labels
 from prcut.pipeline.outofcore.search_blocks import BlockSearch
 from prcut.pipeline.run_plan import RunPlan, describe_run
@@ -27,9 +30,14 @@ def search_run(
     how: tuple[Engine, dict[str, Any]] = engine, {"on_progress": on_progress}
     if not folder.is_sealed("manifest.json", key):
         scratch.start({"key": key})
+        if config.weight_column is not None:
+            write_weights(
+                scratch, columns_of(plan.source, config.weight_column), config.weight_column
+            )
         search = BlockSearch(scratch, config, plan.most_nodes, *how)
         found = search.run(blocks)
         labels = found.state.labels
+        warn_of_sizes(found.state.sizes, found.limits)
         sums = found.balance_weight, found.state.cuts, found.cost
         save_score(folder, key, search.score(found), *sums)
         n_seen = config.distil.max_steps * config.distil.batch_size
@@ -45,5 +53,7 @@ def distil_run(plan: RunPlan, options: dict[str, Any]) -> Fit:
     score, balance_weight = read_score(plan.folder / "partition")
     given = plan.config, options["device"], options["checkpoint"], options["on_record"]
     scales = open_blocks(f"{plan.path}/blocks").scales
-    start = distil(open_lesson(plan.folder / "lesson", scales), balance_weight, given, scales)
+    lesson = open_lesson(plan.folder / "lesson", scales)
+    fractions = fraction_limits(plan.config, plan.source.n_samples)
+    start = distil(lesson, balance_weight, given, scales, fractions)
     return Fit(LazyStart.of(start), None, *score, balance_weight, "search")
