@@ -145,6 +145,15 @@ def test_overwrite_replaces_a_run_and_nothing_else(
     assert (path / "plan.json").exists()
 
 
+@pytest.mark.parametrize("name", ["absent.npy", "absent.parquet", "absent"])
+def test_missing_data_are_told_in_one_line_and_leave_no_folder(
+    tmp_path: Path, capsys: CaptureFixture, name: str
+) -> None:
+    assert main(["fit", f"{tmp_path}/{name}", "-k", "3", "-o", f"{tmp_path}/run"]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path}/{name} does not exist.\n"
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     "wrong", [["--texts", "txt"], ["--labels", "klass"], ["--images", "img"], ["--texts", "t.txt"]]
 )

@@ -122,12 +122,14 @@ def test_what_cannot_be_done_is_said(digits, tmp_path):
         precomputed.update(links)
 
 
-def test_a_weighted_fit_is_not_updated_as_if_rows_counted_once(digits):
+def test_a_weighted_fit_is_not_updated_as_if_rows_counted_once(digits, tmp_path):
     rows, _ = digits
     weights = np.where(np.arange(len(rows)) % 2, 1.0, 3.0)
     model = PRCut(6, random_state=0, max_steps=100, device="cpu")
     model.fit(rows, sample_weight=weights)
-    with pytest.raises(InvalidInputError, match="sample_weight"):
-        model.update(rows[:50])
+    model.save(tmp_path)
+    for weighted in (model, PRCut.load(tmp_path)):
+        with pytest.raises(InvalidInputError, match="sample_weight"):
+            weighted.update(rows[:50], rows)
     model.fit(rows).update(rows[:50])
     assert len(model.labels_) == len(rows) + 50

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs
 
 import reference
@@ -73,7 +74,8 @@ def test_equal_sizes_of_blobs_keep_fixed_rows_and_lower_the_cut(n_clusters: int)
 
 def test_prices_of_moves_are_the_changes_of_the_objective() -> None:
     graph = as_coarse(reference.random_graph(25, 3, 0.3))
-    prices = Prices(np.arange(25) % 4 - 1, np.full(25, 0.1))
+    apart = csr_array((np.full(4, 0.2), ([1, 9, 2, 8], [9, 1, 8, 2])), (25, 25))
+    prices = Prices(np.arange(25) % 4 - 1, np.full(25, 0.1), apart=apart)
     problem = Problem.of(graph, 3, 1.0, prices)
     labels = np.arange(25) % 3
     now = problem.score(labels).objective

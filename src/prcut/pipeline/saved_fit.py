@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _FIT_FILE = "fit.safetensors"
 # what config.json may set on an estimator, and nothing else
-_WHOLE = ("n_steps_", "n_neighbors_", "n_features_in_")
+_WHOLE = ("n_steps_", "n_neighbors_", "n_features_in_", "_is_weighted")
 _FINITE = ("objective_", "ratio_cut_", "balance_weight_")
 # what a start must be made for
 _OF_START = ("assigner_", "n_steps_")

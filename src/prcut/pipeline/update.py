@@ -174,7 +174,7 @@ class UpdateMixin:
             ``changes_`` says which clusters were born, merged or died, by their ids.
         """
         check_is_fitted(self)
-        if self._is_precomputed or getattr(self, "_is_weighted", False):
+        if self._is_precomputed or getattr(self, "_is_weighted", 0):
             raise InvalidInputError(
                 "update needs features, not affinity='precomputed', and counts every row once: "
                 "after a fit with sample_weight, fit all rows anew."
@@ -251,7 +251,7 @@ class UpdateMixin:
         assert fit.graph is not None  # noqa: S101
         rest = self.clusters_, n_clusters, fit.balance_weight
         self._reasons = Lazy(partial(find_reasons, fit.graph, *rest, weights=weights))
-        self._is_weighted = weights is not None
+        self._is_weighted = int(weights is not None)
 
     def _forget_fit(self, n_clusters: int) -> None:
         """Forget the rows and the graph of a fit, if there was one; its clusters keep their ids."""

@@ -92,8 +92,8 @@ def open_source(
 
 def map_npy(path: Path) -> np.ndarray:
     """Map a .npy file of any shape into memory; nothing in it is ever unpickled."""
-    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
-        raise InvalidInputError(f"{path} is not a file.")
+    if not path.is_file():  # opening a pipe would wait for its writer
+        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}.")
     try:
         # not np.load, which also opens archives and, if it may, pickles
         array: np.ndarray = np.lib.format.open_memmap(path, mode="r")

@@ -117,6 +117,9 @@ def price_moves(
     change = leave[row] + (cost(cuts_after, sizes_after) - np.where(sizes > 0, costs, 0)[after])
     if prices is not None and prices.preferred is not None and prices.price is not None:
         change -= np.where(after == prices.preferred[row], prices.price[row], 0.0)
+    if prices is not None and prices.apart is not None:
+        paid = csr_array(prices.apart @ member)
+        change += np.asarray(paid[row, after] - paid[row, labels[row]]).reshape(-1)
     return Moves(row, labels[row], after, graph.sizes[row], change)
 
 

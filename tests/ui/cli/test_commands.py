@@ -230,12 +230,7 @@ ERRORS = [
         2,
         "--device 'tpu9' cannot be used: Invalid device string: 'tpu9'",
     ),
-    (
-        "fit nowhere.npy -k 2 -o {new}",
-        2,
-        "nowhere.npy cannot be read as a .npy file: [Errno 2] No such file or directory: "
-        "'nowhere.npy'",
-    ),
+    ("fit nowhere.npy -k 2 -o {new}", 2, "nowhere.npy does not exist."),
     ("fit {data}/nowhere -k 2 -o {new}", 2, "{data}/nowhere does not exist."),
     (
         "fit {data}/parts -k 2 -o {new} --column f",

@@ -64,7 +64,7 @@ def test_the_command_writes_it(folder: Path, capsys: pytest.CaptureFixture[str])
     [
         (["run", "--texts", "title"], "has no column 'title'; it has vector, text, class"),
         (["run", "--images", "28x28"], "28x28 have 784 values, a row has n_features=4"),
-        (["run", "--labels", "none.npy"], "none.npy cannot be read as a .npy file"),
+        (["run", "--labels", "none.npy"], "none.npy does not exist"),
         (["rows.parquet"], "is not a run folder"),
         (["run", "--data", "moved.parquet"], "moved.parquet does not exist"),
     ],

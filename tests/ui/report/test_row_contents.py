@@ -80,7 +80,7 @@ def test_files_and_sequences(tmp_path: Path) -> None:
         (read_texts, ["one"], r"1 texts for n_samples=10 rows"),
         (read_texts, "column", "neither a .npy or .txt file nor a column of Parquet data; pass"),
         (read_texts, "absent.txt", "absent.txt cannot be read as texts"),
-        (read_labels, "absent.npy", "absent.npy cannot be read as a .npy file"),
+        (read_labels, "absent.npy", "absent.npy does not exist"),
         (read_labels, np.zeros(10), "dtype float64, expected a whole number or a name"),
         (read_images, "3x3", "images of shape 3x3 have 9 values, a row has n_features=4"),
         (read_images, np.zeros((10, 2, 2, 2)), "expected .n_samples, height, width."),

@@ -40,7 +40,9 @@ _LEAST_FALL = 1e-4
 _FRACTION, _SMALL_FRACTION, _MANY_CLUSTERS = 0.5, 0.25, 250
 # how far sizes may leave their limits before rows flow, as a fraction of their mean; the first of
 # the rounds of flow, how many there are, and moves between two clusters that one chooses from
-_DRIFT, _FIRST_FLOW, _N_FLOWS, _MOVES_PER_PAIR = 0.02, _N_ROUNDS + 1, 30, 1024
+_DRIFT, _FIRST_FLOW, _N_FLOWS, _MOVES_PER_PAIR = 0.05, _N_ROUNDS + 1, 30, 1024
+# fraction of what lies outside that a round brings inside, if moves of any kind do
+_LEAST_FLOW = 0.1
 # shifts and factors of splitmix64
 _MIXING = ((30, 0x9E3779B97F4A7C15), (27, 0xBF58476D1CE4E5B9), (31, 0x94D049BB133111EB))
 # makes labels of a part's own nodes: from a coarser level, or by moves
@@ -175,6 +177,7 @@ def _choose_flow(
     """Choose moves that bring sizes nearer to their limits; return what makes them, if any."""
     (engine, options), level = how, state.labels.level
     needs, largest = limits.needs(state.sizes), float(np.abs(limits.excess(state.sizes)).max())
+    nearest = before_all = np.abs(limits.excess(state.sizes)).sum()
     # to clusters of neighbours, or to any; also without nodes that are too large to have room
     for number, which in enumerate(product((None, needs), (np.inf, largest))):
         place = folder / f"moves-{number}"
@@ -184,11 +187,17 @@ def _choose_flow(
         part = np.repeat(np.arange(level.n_parts), [table.shape[1] for table in tables])
         row, before, after = (values.astype(np.int64) for values in (row, before, after))
         moves = Moves(row + (part << 32), before, after, *others)
-        chosen = moves.take(choose_moves(moves, state.sizes, limits, at_once=1.0, at_least=1.0))
-        if len(chosen.row):
+        chosen = moves.take(choose_moves(moves, state.sizes, limits, at_once=0.5, at_least=0.2))
+        sizes = state.sizes.copy()
+        np.subtract.at(sizes, chosen.before, chosen.size)
+        np.add.at(sizes, chosen.after, chosen.size)
+        outside = np.abs(limits.excess(sizes)).sum()
+        if outside < nearest:
+            nearest = outside
             folder.write_array("chosen.npy", np.stack([chosen.row, chosen.after]))
-            return partial(_make_moves, state, folder)
-    return None
+        if nearest < (1 - _LEAST_FLOW) * before_all:
+            break
+    return partial(_make_moves, state, folder) if nearest < before_all else None
 
 
 def _price(

@@ -116,7 +116,6 @@ def fit(
         _removed_if_refused(path),
         messages_of(quiet or not is_leader(), again, log=_log_file(path)) as messages,
     ):
-        messages.say(f"run folder {path}, prcut {prcut.__version__}")
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
         source["engine"] = open_engine(engine, address, workers)
         if model or text_column or image_column:
@@ -125,6 +124,7 @@ def fit(
             texts = (texts or text_column) if report else texts
         columns = {name: source[name] for name in ("column", "id_column")}
         check_contents(data, report, texts, images, **columns)
+        messages.say(f"run folder {path}, prcut {prcut.__version__}")
         if is_counted:
             n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))

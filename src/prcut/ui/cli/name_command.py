@@ -69,17 +69,17 @@ def name(
 def check_contents(
     data: str, report: str | None, texts: str | None, images: str | None, **columns: Any
 ) -> None:
-    """Refuse what a report after a long fit could not show, before the fit."""
+    """Refuse data that are not there, and what a report after a long fit could not show."""
     from prcut.runtime.sources import open_source
     from prcut.ui.colors import load_matplotlib
     from prcut.ui.report import row_contents
 
-    if report is None:
-        if texts or images:
-            raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
-        return
-    load_matplotlib()
-    row_contents.check_contents(open_source(data, **columns), texts, images)
+    if report is None and (texts or images):
+        raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
+    source = open_source(data, **columns)
+    if report is not None:
+        load_matplotlib()
+        row_contents.check_contents(source, texts, images)
 
 
 def write_named_report(
