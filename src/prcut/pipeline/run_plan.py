@@ -169,6 +169,8 @@ def check_fit(source: Source, config: FitConfig) -> None:
     if source.n_features == 0:
         raise InvalidInputError("data has n_features=0 columns, expected at least one.")
     check_names(config)
+    if config.weight_column is None:
+        config.limits(source.n_samples)  # refuses what cannot hold
 
 
 def check_names(config: FitConfig | GraphConfig) -> None:

@@ -57,8 +57,8 @@ class Limits(NamedTuple):
         return Needs(gives, takes)
 
     def widen(self, size: float) -> Limits:
-        """Return limits that are wider on both sides; no cluster may become empty."""
-        return Limits(max(self.least - size, 0.5), self.most + size)
+        """Return limits that are wider on both sides."""
+        return Limits(self.least - size, self.most + size)
 
 
 class Moves(NamedTuple):

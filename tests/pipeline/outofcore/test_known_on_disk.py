@@ -40,7 +40,9 @@ def rows() -> np.ndarray:
 def weighted(tmp_path: Path, rows: np.ndarray) -> Path:
     weights = 1 + np.arange(N_ROWS) % 4
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-    table = pa.table({"vector": vectors, "weight": weights, "half": 0.5 * weights})
+    table = pa.table(
+        {"vector": vectors, "weight": weights, "half": 0.5 * weights, "tiny": weights / 2**12}
+    )
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=700)
     return tmp_path / "rows.parquet"
 
@@ -87,6 +89,7 @@ def test_limits_hold_exactly(
     assert problem.score(labels[in_order].astype(np.int64)).objective <= 1.15 * expected
     with pytest.raises(InvalidInputError, match="cannot hold 1200 rows"):
         fit_on_disk(rows, tmp_path / "other", max_size=100)
+    assert not (tmp_path / "other").exists()
 
 
 def test_weights_count_rows_and_edges(tmp_path: Path, weighted: Path) -> None:
@@ -109,16 +112,19 @@ def test_weights_count_rows_and_edges(tmp_path: Path, weighted: Path) -> None:
         explain_run(run, [3])
 
 
-def test_half_the_weights_are_the_same_clusters(tmp_path: Path, weighted: Path) -> None:
+def test_units_of_weights_do_not_matter(tmp_path: Path, weighted: Path) -> None:
     one = fit_on_disk(weighted, tmp_path / "one", weight_column="weight")
-    half = fit_on_disk(weighted, tmp_path / "half", weight_column="half")
-    np.testing.assert_array_equal(one, half)
+    for name in ("half", "tiny"):
+        other = fit_on_disk(weighted, tmp_path / name, weight_column=name)
+        np.testing.assert_array_equal(one, other)
 
 
 def test_sums_of_weights_come_within_a_row_of_their_limits(tmp_path: Path, weighted: Path) -> None:
     weights = 1.0 + np.arange(N_ROWS) % 4
     given = {"weight_column": "weight", "max_size": "equal"}
     labels = fit_on_disk(weighted, tmp_path / "run", **given)
+    given["weight_column"] = "tiny"
+    np.testing.assert_array_equal(labels, fit_on_disk(weighted, tmp_path / "tiny", **given))
     sums = np.bincount(labels, weights, N_CLUSTERS)
     assert np.abs(sums - weights.sum() / N_CLUSTERS).max() <= weights.max()
 

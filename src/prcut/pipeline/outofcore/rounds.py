@@ -237,7 +237,8 @@ def _propose(
     before = state.labels.all(number, part).astype(np.int64)
     sums, prices = (state.cuts, state.sizes), None
     if bounds is not None:
-        least, most = (np.full(cost.n_clusters, size) for size in bounds)
+        least = max(bounds.least, 0.5 * part.sizes.min(initial=1))  # none becomes empty
+        least, most = (np.full(cost.n_clusters, size) for size in (least, bounds.most))
         prices = Prices(least=least, most=most)
     after = sweep(part.graph, before, cost, sums, _N_SWEEPS, prices)[: part.n_own]
     before = before[: part.n_own]

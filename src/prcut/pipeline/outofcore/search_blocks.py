@@ -69,7 +69,7 @@ class BlockSearch:
         linked = link_blocks(blocks, folder, similarity, self.engine, options, weights)
         n_samples, total = (_add_up(linked.level, name) for name in ("size", "total"))
         limits = self.config.limits(n_samples, is_whole=is_whole)
-        self.options["total"] = int(n_samples)  # rows with an edge
+        self.options["total"] = max(1, int(n_samples))  # rows with an edge
         how = self.engine, self.options
         if not total > 0:
             raise InvalidInputError(
