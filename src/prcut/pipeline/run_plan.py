@@ -18,6 +18,7 @@ from prcut.graph.build import Similarity
 from prcut.graph.neighbors import Metric
 from prcut.pipeline.choose import choose_n_neighbors
 from prcut.pipeline.config import FitConfig, check_n_samples
+from prcut.pipeline.known import columns_of
 from prcut.pipeline.outofcore.build_blocks import BlockConfig
 from prcut.pipeline.outofcore.sizes import bytes_in_memory, choose_block_rows, choose_most_nodes
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, read_plan
@@ -169,6 +170,9 @@ def check_fit(source: Source, config: FitConfig) -> None:
     if source.n_features == 0:
         raise InvalidInputError("data has n_features=0 columns, expected at least one.")
     check_names(config)
+    for column in (config.label_column, config.weight_column):
+        if column is not None:  # none of its rows: says so where there is no such column
+            columns_of(source, column).read_values(column, np.empty(0, np.int64))
     if config.weight_column is None:
         config.limits(source.n_samples)  # refuses what cannot hold
 

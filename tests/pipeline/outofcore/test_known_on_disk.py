@@ -132,6 +132,9 @@ def test_sums_of_weights_come_within_a_row_of_their_limits(tmp_path: Path, weigh
 def test_wrong_columns_are_refused(tmp_path: Path, rows: np.ndarray, weighted: Path) -> None:
     with pytest.raises(InvalidInputError, match="needs Parquet"):
         fit_on_disk(rows, tmp_path / "array", weight_column="weight")
+    with pytest.raises(InvalidInputError, match="has no column 'wait'"):
+        fit_on_disk(weighted, tmp_path / "wait", weight_column="wait")
+    assert not any((tmp_path / name).exists() for name in ("array", "wait"))
     with pytest.raises(InvalidInputError, match="label_column cannot be used"):
         fit_on_disk(weighted, tmp_path / "labels", label_column="weight")
     table = pq.read_table(weighted)
