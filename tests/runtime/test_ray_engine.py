@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,10 @@ from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import Workload, plan_stages
 from prcut.pipeline.outofcore.pair_shards import write_pair_shards
+from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run
 from prcut.runtime.engine import LocalEngine
+from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Progress, read_status
 from prcut.ui.cli.commands import main
 
@@ -173,7 +176,8 @@ def test_blocks_pairs_and_labels_are_those_of_one_machine(data: Path, tmp_path: 
 
 
 def test_a_fit_on_a_cluster_is_that_of_one_machine(data: Path, tmp_path: Path) -> None:
-    config = FitConfig.of("default", 4, n_neighbors=8, max_steps=60, n_init=1)
+    settings: dict[str, Any] = {"n_neighbors": 8, "max_steps": 60, "max_size": "equal"}
+    config = FitConfig.of("default", 4, n_init=1, **settings)
     options = {"column": "x", "device": "cpu"}
     here = fit_run(data, tmp_path / "here", config, **options, memory=1)
     assert here.mode == "disk"
@@ -186,7 +190,9 @@ def test_a_fit_on_a_cluster_is_that_of_one_machine(data: Path, tmp_path: Path) -
     states = {stage.progress.stage: stage.state for stage in read_status(tmp_path / "ray")}
     assert set(states.values()) == {"done"}
     stages = {one.stage.replace("distil", "train") for one in plan_stages(Workload(2100, 8, 4))}
-    assert stages - {"assign"} == set(states)
+    assert stages - {"assign"} == set(states) - {"price"}  # of limits, which are not planned for
+    labels = RowLabels(Folder(tmp_path / "ray/partition")).read(0, 2100)
+    assert np.bincount(labels).tolist() == [525] * 4
     again = fit_run(data, tmp_path / "ray", config, **options, engine=engine)
     assert again.objective == found.objective
 
