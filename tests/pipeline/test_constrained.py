@@ -12,7 +12,7 @@ from prcut import PRCut, build_graph
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.constrained import find_prices, fraction_limits
-from prcut.search.flow import Limits
+from prcut.search.limits import Limits
 
 
 def fit(rows: np.ndarray, n_clusters: int = 10, **limits: object) -> PRCut:

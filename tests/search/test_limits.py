@@ -9,9 +9,15 @@ from sklearn.datasets import make_blobs
 
 import reference
 from prcut.graph.build import build_graph
-from prcut.search.flow import Limits, Needs, price_moves
 from prcut.search.fragments import CoarseGraph
-from prcut.search.limits import _move_groups, keep_limits, limit_sizes
+from prcut.search.limits import (
+    Limits,
+    Needs,
+    _move_groups,
+    keep_limits,
+    limit_sizes,
+    price_moves,
+)
 from prcut.search.partition import as_coarse, find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem

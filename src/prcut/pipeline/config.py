@@ -12,7 +12,7 @@ import torch
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.settings import Effort, FitSettings, Preset, Solver
-from prcut.search.flow import Limits
+from prcut.search.limits import Limits
 from prcut.training.state import TrainConfig
 from prcut.training.streams import check_streams
 

@@ -15,8 +15,7 @@ from prcut.pipeline.choose import ChosenGraph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.known import Known
 from prcut.runtime.progress import StepLog
-from prcut.search.flow import Limits
-from prcut.search.limits import limit_sizes
+from prcut.search.limits import Limits, limit_sizes
 from prcut.search.partition import find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem

@@ -29,7 +29,7 @@ from prcut.pipeline.starts import LazyStart, OnRecord, Start, Trainer
 from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Step, StepLog
-from prcut.search.flow import Limits
+from prcut.search.limits import Limits
 from prcut.search.merge import MergeTree
 from prcut.search.partition import refine_labels
 from prcut.search.problem import Partition

@@ -15,8 +15,8 @@ from prcut.pipeline.choose import ChosenGraph
 from prcut.pipeline.config import FitConfig, check_n_samples
 from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.sources import Source
-from prcut.search.flow import Limits
 from prcut.search.fragments import CoarseGraph, contract
+from prcut.search.limits import Limits
 from prcut.search.partition import as_coarse
 from prcut.search.prices import Prices
 

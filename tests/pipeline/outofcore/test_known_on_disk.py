@@ -22,8 +22,7 @@ from prcut.pipeline.run_folder import RunResult
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder
 from prcut.runtime.sources import open_source
-from prcut.search.flow import Limits
-from prcut.search.limits import limit_sizes
+from prcut.search.limits import Limits, limit_sizes
 from prcut.search.partition import find_partition
 from prcut.search.problem import Problem
 

@@ -26,7 +26,7 @@ from prcut.numerics.objective import ClusterCost
 from prcut.pipeline.outofcore.parts import Level, Posts
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
-from prcut.search.flow import Limits, Moves, Needs, choose_moves, price_moves
+from prcut.search.limits import Limits, Moves, Needs, choose_moves, price_moves
 from prcut.search.prices import Prices
 from prcut.search.problem import Problem
 from prcut.search.sweep import cluster_sums, sweep
@@ -176,8 +176,8 @@ def _choose_flow(
 ) -> _Label | None:
     """Choose moves that bring sizes nearer to their limits; return what makes them, if any."""
     (engine, options), level = how, state.labels.level
-    needs, largest = limits.needs(state.sizes), float(np.abs(limits.excess(state.sizes)).max())
-    nearest = before_all = np.abs(limits.excess(state.sizes)).sum()
+    outside = np.abs(limits.excess(state.sizes))
+    needs, largest, least_outside = limits.needs(state.sizes), float(outside.max()), outside.sum()
     # to clusters of neighbours, or to any; also without nodes that are too large to have room
     for number, which in enumerate(product((None, needs), (np.inf, largest))):
         place = folder / f"moves-{number}"
@@ -191,13 +191,13 @@ def _choose_flow(
         sizes = state.sizes.copy()
         np.subtract.at(sizes, chosen.before, chosen.size)
         np.add.at(sizes, chosen.after, chosen.size)
-        outside = np.abs(limits.excess(sizes)).sum()
-        if outside < nearest:
-            nearest = outside
+        still_outside = np.abs(limits.excess(sizes)).sum()
+        if still_outside < least_outside:
+            least_outside = still_outside
             folder.write_array("chosen.npy", np.stack([chosen.row, chosen.after]))
-        if nearest < (1 - _LEAST_FLOW) * before_all:
+        if least_outside < (1 - _LEAST_FLOW) * outside.sum():
             break
-    return partial(_make_moves, state, folder) if nearest < before_all else None
+    return partial(_make_moves, state, folder) if least_outside < outside.sum() else None
 
 
 def _price(

@@ -28,8 +28,7 @@ from prcut.pipeline.outofcore.rounds import State, refine_level
 from prcut.pipeline.score import MOST_LINKED, Score, score_sums
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
-from prcut.search.flow import Limits
-from prcut.search.limits import limit_sizes
+from prcut.search.limits import Limits, limit_sizes
 from prcut.search.partition import find_partition
 from prcut.search.problem import Problem
 
