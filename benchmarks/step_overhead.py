@@ -37,9 +37,10 @@ from torch import Tensor, distributed, multiprocessing, nn
 from _verdict import verdict
 from prcut import Assigner, RunningClusterMass, SimilarityGraph, cluster_imbalance, soft_ratio_cut
 from prcut.graph.rows import gather_rows
+from prcut.numerics.objective import divide_by_mass
 from prcut.numerics.proximal import softmax
 from prcut.numerics.sparse import csr_tensor
-from prcut.training.batches import _STEPS_AHEAD, FeatureBatch, GatheredPairs, pair_ends
+from prcut.training.batches import _STEPS_AHEAD, FeatureBatch, GatheredPairs, pair_sums
 from prcut.training.loop import train
 from prcut.training.pairs import WalkPairs
 from prcut.training.state import TrainConfig, TrainState
@@ -189,9 +190,9 @@ def part_times(case: Case, sampler: WalkPairs, features: Tensor) -> list[float]:
 def objective(logits: Tensor, batch: FeatureBatch, running_mass: RunningClusterMass) -> Tensor:
     """Return the loss of a batch, as `train` computes it."""
     probs = softmax(logits)
-    mass = running_mass(probs, batch.node_weight)
-    cut = soft_ratio_cut(batch.weight, *pair_ends(probs, batch), mass)
-    return cut + 10 * cluster_imbalance(mass)
+    cuts, sums = pair_sums(probs, batch)
+    mass = running_mass.average(sums, batch.node_weight.sum())
+    return divide_by_mass(cuts, mass) + 10 * cluster_imbalance(mass)
 
 
 def one_process(rank: int, folder: str, csr: list[Tensor], turn: Any, turns: int) -> None:

@@ -15,7 +15,7 @@ from scipy import sparse
 import reference
 from prcut import SimilarityGraph
 from prcut.numerics.objective import soft_ratio_cut
-from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_cut, pair_ends
+from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_sums
 from prcut.training.pairs import EdgePairs, PairSampler, UniformPairs, WalkPairs
 from prcut.training.streams import draw_steps
 
@@ -155,19 +155,26 @@ def test_errors_of_a_draw_reach_the_reader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make_sampler", [sampler, lambda: UniformPairs(sampler().graph)])
-def test_ends_of_pairs_and_their_gradient(make_sampler: Callable[[], PairSampler]) -> None:
+@pytest.mark.parametrize("heads", [(), (3,)])
+def test_sums_of_pairs_and_their_gradient(
+    make_sampler: Callable[[], PairSampler], heads: tuple[int, ...]
+) -> None:
     """Halves, and positions anywhere: the same numbers and gradients as plain indexing."""
     (batch,) = first_batches(GatheredPairs(make_sampler(), ROWS), 1)
-    probs = reference.random_probs(64, 3).requires_grad_()
-    slope = reference.random_probs(len(batch.weight), 3)
+    generator = torch.Generator().manual_seed(0)
+    shape = (len(batch.features), 3, *heads)
+    probs = torch.rand(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    node_weight = torch.rand(shape[0], generator=generator, dtype=torch.float64)
+    batch = batch._replace(node_weight=node_weight)
+    source, target = probs[batch.source], probs[batch.target]
+    cuts = torch.einsum("a,a...->...", batch.weight.double(), source + target - 2 * source * target)
+    masses = torch.einsum("n,n...->...", node_weight, probs)
     found = []
-    for source, target in (pair_ends(probs, batch), (probs[batch.source], probs[batch.target])):
-        (gradient,) = torch.autograd.grad((slope * (source - 2 * source * target)).sum(), probs)
-        found.append([source, target, gradient])
+    for sums in (pair_sums(probs, batch), (0.5 * cuts, masses)):
+        (gradient,) = torch.autograd.grad((sums[0] / sums[1]).sum(), probs)
+        found.append([*sums, gradient])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
-    is_view = pair_ends(probs, batch)[0].data_ptr() == probs.data_ptr()
-    assert is_view == isinstance(make_sampler(), WalkPairs)
 
 
 def test_a_sampler_may_depend_on_the_step() -> None:
@@ -194,7 +201,7 @@ def test_more_pairs_than_rows_have_the_cut_and_slopes_of_gathered_ends(n_heads: 
     batch = FeatureBatch(torch.empty(20, 0), source, target, weight, torch.ones(20))
     mass = 1 + torch.rand(4, *heads, generator=generator, dtype=torch.float64)
     gathered = soft_ratio_cut(weight, probs[source], probs[target], mass)
-    product = pair_cut(probs, batch, mass)
+    product = (pair_sums(probs, batch)[0] / mass).sum(0)
     torch.testing.assert_close(product, gathered)
     ours, theirs = (torch.autograd.grad(cut.sum(), probs)[0] for cut in (product, gathered))
     torch.testing.assert_close(ours, theirs)

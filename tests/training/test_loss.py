@@ -133,9 +133,11 @@ def test_the_running_mass_is_saved_with_the_model() -> None:
     assert list(loss.parameters()) == []
 
 
-def test_the_example_of_pseudo_labels_learns() -> None:
+def test_the_example_of_pseudo_labels_learns(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples/pseudo_labels.py"
-    run = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     before, after = [float(word) for word in run.stdout.split() if word.startswith("0.")][-2:]
     assert after > before + 0.02
 

@@ -21,6 +21,9 @@ from torch.autograd.function import once_differentiable
 from prcut.numerics.cuts import Reduction, cluster_cuts, reduce_clusters
 from prcut.numerics.validation import check_graph_weight, check_node_weight, check_probs
 
+# of an array whose slopes are computed at once
+_VALUES_IN_CACHE = 1 << 17
+
 
 def soft_ratio_cut(
     weight: Tensor, source_probs: Tensor, target_probs: Tensor, cluster_mass: Tensor
@@ -48,29 +51,57 @@ def soft_ratio_cut(
     >>> soft_ratio_cut(torch.ones(2), source, target, torch.tensor([2.0, 2.0])).item()
     0.5
     """
-    split_probs: Tensor = _SplitProbs.apply(source_probs, target_probs)  # type: ignore[no-untyped-call]
-    cut = weight.to(split_probs.dtype) @ split_probs.flatten(1)
-    return 0.5 * (cut.view_as(cluster_mass) / nonzero_mass(cluster_mass)).sum(0)
+    return divide_by_mass(soft_pair_cuts(weight, source_probs, target_probs), cluster_mass)
 
 
-class _SplitProbs(torch.autograd.Function):
-    """s + t − 2st, and its slopes 1 − 2t and 1 − 2s, in one pass over memory each.
+def soft_pair_cuts(weight: Tensor, source_probs: Tensor, target_probs: Tensor) -> Tensor:
+    """Compute ½ Σ w(s + t − 2st) for every cluster and head."""
+    split_probs = (source_probs + target_probs).addcmul_(source_probs, target_probs, value=-2)
+    cuts = weight.to(split_probs.dtype) @ split_probs.flatten(1)
+    return 0.5 * cuts.view(split_probs.shape[1:])
 
-    With a thousand clusters these passes dominate the loss, and autograd would make twice as many.
+
+def divide_by_mass(cuts: Tensor, cluster_mass: Tensor) -> Tensor:
+    """Sum the cuts over the masses; a cluster whose probabilities underflow everywhere adds 0."""
+    return (cuts / nonzero_mass(cluster_mass)).sum(0)
+
+
+def soft_pair_sums(weight: Tensor, ends: Tensor, node_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute :func:`soft_pair_cuts` and the masses Σ ωp of pairs whose rows are all different.
+
+    ``ends`` are the probabilities of the sources and of the targets, and alone have a gradient.
+    """
+    weights = weight.to(ends.dtype), node_weight.to(ends.dtype)
+    cuts, masses = _PairSums.apply(ends.flatten(2), *weights)  # type: ignore[no-untyped-call]
+    return cuts.view(ends.shape[2:]), masses.view(ends.shape[2:])
+
+
+class _PairSums(torch.autograd.Function):
+    """Both sums, with slopes in one array: w(½ − t), w(½ − s), and ω.
+
+    With a thousand clusters passes over memory are most of the loss. Autograd would make twice as
+    many, and the pages of its arrays, given back and asked for again in each step, cost as much.
     """
 
     @staticmethod
-    def forward(ctx: Any, source_probs: Tensor, target_probs: Tensor) -> Tensor:
-        ctx.save_for_backward(source_probs, target_probs)
-        return torch.addcmul(source_probs + target_probs, source_probs, target_probs, value=-2)
+    def forward(ctx: Any, ends: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(ends, *weights)
+        weight, node_weight = weights
+        return soft_pair_cuts(weight, *ends), node_weight.flatten() @ ends.flatten(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        source_probs, target_probs = ctx.saved_tensors
-        return (
-            torch.addcmul(grad, grad, target_probs, value=-2),
-            torch.addcmul(grad, grad, source_probs, value=-2),
-        )
+    @once_differentiable
+    def backward(ctx: Any, of_cuts: Tensor, of_masses: Tensor) -> tuple[Tensor, None, None]:
+        ends, weight, node_weight = ctx.saved_tensors
+        slopes = torch.empty_like(ends)
+        n_rows = max(1, _VALUES_IN_CACHE // len(of_cuts))
+        columns = ends, slopes, weight[:, None], node_weight[..., None]
+        parts = (column.split(n_rows, -2) for column in columns)
+        for (s, t), (of_s, of_t), w, (omega_s, omega_t) in zip(*parts, strict=True):
+            half = w * (0.5 * of_cuts)
+            torch.addcmul(half, half, t, value=-2, out=of_s).addcmul_(omega_s, of_masses)
+            torch.addcmul(half, half, s, value=-2, out=of_t).addcmul_(omega_t, of_masses)
+        return slopes, None, None
 
 
 def soft_graph_ratio_cut(

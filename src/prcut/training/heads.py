@@ -11,7 +11,7 @@ from torch import Tensor, distributed, nn
 from prcut.numerics.objective import balance_factor, cluster_imbalance
 from prcut.runtime.distributed import this_process, widest_float
 from prcut.training.assigner.network import Assigner
-from prcut.training.batches import BatchStream, FeatureBatch, open_stream, pair_ends
+from prcut.training.batches import BatchStream, FeatureBatch, open_stream
 from prcut.training.state import TrainConfig, TrainState
 
 # batches that are held back
@@ -38,7 +38,7 @@ def held_objectives(batches: BatchStream, assigner: nn.Module, config: TrainConf
         for batch in islice(stream, _N_HELD):
             assert isinstance(batch, FeatureBatch)  # noqa: S101  # labels have one head
             labels = assigner(batch.features.to(device)).view(-1, *shape).argmax(1)
-            source, target = pair_ends(labels, batch)
+            source, target = (labels[end.to(device)] for end in (batch.source, batch.target))
             cut = batch.weight.to(device, dtype)[:, None] * (source != target)
             cuts.scatter_add_(0, source, cut).scatter_add_(0, target, cut)
             weight = batch.node_weight.to(device, dtype)[:, None]

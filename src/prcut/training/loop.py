@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, distributed, nn
 
 from prcut.errors import PRCutError
-from prcut.numerics.objective import balance_factor, cluster_imbalance
+from prcut.numerics.objective import balance_factor, cluster_imbalance, divide_by_mass
 from prcut.numerics.proximal import proximal_softmax, softmax
 from prcut.runtime.distributed import this_process, widest_float
 from prcut.runtime.folder import Folder
-from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_cut
+from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_sums
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
 from prcut.training.heads import drop_heads
 from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
@@ -28,6 +28,8 @@ from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
 _STALLED_OBJECTIVE, _STALLED_CROSS_ENTROPY = 1e-3, 0.05
 # the same in units of what knowing nothing costs, for data that is hardly cut at all
 _STALLED_OF_NOTHING = 1e-4
+# bytes, just below what glibc would always give back
+_LARGEST_KEPT = 33_500_000
 
 
 def train(
@@ -76,12 +78,14 @@ def train(
     state = state or TrainState.start(assigner, config)
     if checkpoint is not None:
         load_checkpoint(checkpoint, assigner, state, config)
-    rank = this_process().rank
     device = next(assigner.parameters()).device
     parallel = _parallel(assigner)
     to_probs = proximal_softmax if config.descent == "proximal" else softmax
     low_precision = config.precision == "bfloat16"
     measured: list[Tensor] = []
+    # glibc then keeps what a step frees, up to 64 MB, for the next: pages that are new each time
+    # take a tenth of a step with a thousand clusters
+    torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
     with closing(open_stream(batches, config, state.step)) as stream:
         while state.step < config.max_steps and not _has_stalled(state, config.patience):
             if config.n_heads_at(state.step) < len(state.heads):
@@ -98,9 +102,9 @@ def train(
                 terms = loss[None]
             else:
                 probs = to_probs(logits)  # line 6
-                mass = state.cluster_mass(probs, batch.node_weight)  # line 7
-                cut = pair_cut(probs, batch, mass)
-                imbalance = cluster_imbalance(mass)
+                cuts, sums = pair_sums(probs, batch)
+                mass = state.cluster_mass.average(sums, batch.node_weight.sum())  # line 7
+                cut, imbalance = divide_by_mass(cuts, mass), cluster_imbalance(mass)
                 loss = (cut + factor * imbalance).sum()  # over the heads
                 terms = torch.stack([cut, imbalance])
             measured.append(terms.detach().to(widest_float(device)))
@@ -111,16 +115,21 @@ def train(
             if state.step % RECORD_EVERY == 0:
                 # ten, or fewer where an earlier call ended
                 means = torch.stack(measured).mean(0)
-                record = _record(state, means, factor, logits.detach(), batch)
+                last = softmax(logits) if isinstance(batch, LabelledBatch) else probs
+                record = _record(state, means, factor, last, batch)
                 state.add(record)
                 measured.clear()
                 if on_record is not None:
                     on_record(record)
-            if checkpoint is not None and rank == 0 and state.step % config.checkpoint_every == 0:
+            if (
+                checkpoint is not None
+                and this_process().rank == 0
+                and state.step % config.checkpoint_every == 0
+            ):
                 save_checkpoint(checkpoint, assigner, state, config)
     if len(state.heads) > 1:  # stopped early
         drop_heads(batches, assigner, config, state, 1)
-    if checkpoint is not None and rank == 0:
+    if checkpoint is not None and this_process().rank == 0:
         save_checkpoint(checkpoint, assigner, state, config)
     return state
 
@@ -132,22 +141,20 @@ def _parallel(assigner: nn.Module) -> nn.Module:
 
 
 def _on_device(batch: Batch, device: torch.device) -> Batch:
-    """Move all but the positions of the pairs, which :func:`pair_cut` compares on the CPU."""
+    """Move all but the positions of the pairs, which :func:`pair_sums` compares on the CPU."""
     moved = (name for name in batch._fields if name not in ("source", "target"))
     return batch._replace(**{name: getattr(batch, name).to(device) for name in moved})
 
 
-def _record(
-    state: TrainState, means: Tensor, factor: float, logits: Tensor, batch: Batch
-) -> Record:
+def _record(state: TrainState, means: Tensor, factor: float, probs: Tensor, batch: Batch) -> Record:
     """Return the record of the last steps.
 
     ``means`` are cut and imbalance, of every head, or the cross-entropy while distilling;
     confidence and sizes are those of the last batch.
     """
     n_heads, n_means = len(state.heads), len(means) + 1
-    confidence, labels = softmax(logits).view(len(logits), -1, n_heads).max(1)
-    ones = torch.ones_like(logits[:, 0])
+    confidence, labels = probs.detach().view(len(probs), -1, n_heads).max(1)
+    ones = torch.ones_like(probs[:, 0])
     weight = ones if isinstance(batch, LabelledBatch) else batch.node_weight
     weight = weight.to(means.dtype)[:, None].expand_as(labels)
     sizes = means.new_zeros(state.n_clusters, n_heads).scatter_add_(0, labels, weight)

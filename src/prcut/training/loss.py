@@ -66,13 +66,16 @@ class RunningClusterMass(nn.Module):
         if node_weight is None:
             node_weight = probs.new_ones(len(probs))
         node_weight = node_weight.to(probs.dtype)
-        # weighted sums and their divisor travel together: ranks may differ in both
-        local = torch.cat([node_weight @ probs.flatten(1), node_weight.sum()[None]])
-        sums = _sum_over_ranks(local)
-        batch_mass = (sums[:-1] / sums[-1]).view_as(self.running)
+        return self.average(node_weight @ probs.flatten(1), node_weight.sum())
+
+    def average(self, sums: Tensor, total: Tensor) -> Tensor:
+        """Do the same by the batch's weighted sum of probabilities and its sum of weights."""
+        # they travel together: ranks may differ in both
+        joined = _sum_over_ranks(torch.cat([sums.flatten(), total.to(sums.dtype)[None]]))
+        batch_mass = (joined[:-1] / joined[-1]).view_as(self.running)
         with torch.no_grad():
             self.running.lerp_(batch_mass.to(self.running.dtype), self.update_rate)
-        return carry_batch_gradient(self.running.to(probs.dtype), batch_mass)
+        return carry_batch_gradient(self.running.to(sums.dtype), batch_mass)
 
 
 def _sum_over_ranks(local: Tensor) -> Tensor:
