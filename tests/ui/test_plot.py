@@ -137,6 +137,20 @@ def test_a_million_rows_become_a_picture_of_mixed_colors() -> None:
     assert left <= coords[:, 0].min() < coords[:, 0].max() <= right
 
 
+def test_rows_of_no_cluster_are_grey_and_not_counted() -> None:
+    labels, coords = np.array([0, 0, 1, 1, -1]), np.eye(5, 2)
+    drawn = ClusterMapDisplay(coords, labels).plot().ax_
+    colors = drawn.collections[0].get_facecolors()[:, :3]
+    assert len(np.unique(colors, axis=0)) == 3
+    assert (colors.std(axis=1) == 0).sum() == 1
+    assert [text.get_text() for text in drawn.texts] == ["0", "1"]
+    assert ConfusionDisplay.from_predictions([3, 3, 4, 4, 4], labels).shared.tolist() == [
+        [2, 0],
+        [0, 2],
+    ]
+    assert MovesDisplay.from_predictions(labels, labels[::-1]).shared.tolist() == [[0, 1], [1, 1]]
+
+
 @pytest.mark.parametrize("coords", [np.zeros((5, 2)), np.zeros((1, 2)), np.eye(2)])
 def test_few_rows_are_dots(coords: np.ndarray) -> None:
     display = ClusterMapDisplay(coords, np.zeros(len(coords), int), names=[""]).plot()

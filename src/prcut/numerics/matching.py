@@ -10,8 +10,11 @@ from prcut.errors import InvalidInputError
 def count_shared(
     labels: np.ndarray, clusters: np.ndarray, n_labels: int, n_clusters: int
 ) -> np.ndarray:
-    """Count the rows that each class and cluster share, int64, shape (n_labels, n_clusters)."""
-    both = labels.astype(np.int64) * n_clusters + clusters
+    """Count the rows that each class and cluster share, int64, shape (n_labels, n_clusters).
+
+    Rows with a label of −1 belong to none.
+    """
+    both = (labels.astype(np.int64) * n_clusters + clusters)[(labels >= 0) & (clusters >= 0)]
     return np.bincount(both, minlength=n_labels * n_clusters).reshape(n_labels, n_clusters)
 
 

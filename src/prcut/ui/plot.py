@@ -30,6 +30,8 @@ MOST_DRAWN = 200_000
 _SAMPLE_ROWS = 6000
 # with more clusters, numbers and bars of single ones are too small to read
 _MOST_NAMED = 40
+# red, green and blue of rows with a label of −1
+_NO_CLUSTER = 0.75, 0.75, 0.75
 
 
 class _Display:
@@ -61,7 +63,7 @@ class _MatrixDisplay(_Display):
 
 
 class ClusterMapDisplay(_Display):
-    """Map of the rows, coloured by cluster; of very many rows a random sample is drawn.
+    """Map of the rows, coloured by cluster, grey for −1; of very many rows a sample is drawn.
 
     Parameters
     ----------
@@ -111,9 +113,10 @@ class ClusterMapDisplay(_Display):
     def _draw(self, ax: Any) -> None:
         # in random order, so that no cluster covers the others
         drawn = np.random.default_rng(0).permutation(len(self.labels))[:MOST_DRAWN]
+        colors = np.vstack([cluster_colors(self.n_clusters), _NO_CLUSTER])  # −1 is the last
         ax.scatter(
             *self.coords[drawn].T,
-            c=cluster_colors(self.n_clusters)[self.labels[drawn]],
+            c=colors[self.labels[drawn]],
             s=np.clip(30 * (1000 / len(drawn)) ** 0.65, 0.5, 30),
             alpha=0.7,
             linewidths=0,
@@ -121,8 +124,9 @@ class ClusterMapDisplay(_Display):
         )
         ax.set_aspect("equal", adjustable="datalim")
         ax.axis("off")
-        for number in np.unique(self.labels) if self.n_clusters <= _MOST_NAMED else ():
-            self._name(ax, int(number))
+        if self.n_clusters <= _MOST_NAMED:
+            for number in np.unique(self.labels[self.labels >= 0]):
+                self._name(ax, int(number))
 
     def _name(self, ax: Any, number: int) -> None:
         from matplotlib.patheffects import withStroke
@@ -327,7 +331,7 @@ class ConfusionDisplay(_MatrixDisplay):
 
     @classmethod
     def from_predictions(cls, y: Any, labels: np.ndarray, *, ax: Any = None) -> Self:
-        """Compare classes, numbers or names, with clusters from 0."""
+        """Compare classes, numbers or names, with clusters from 0; −1 is in no cluster."""
         names, codes = np.unique(np.asarray(y), return_inverse=True)
         labels = np.asarray(labels)
         shared = count_shared(codes.reshape(-1), labels, len(names), int(labels.max()) + 1)
@@ -361,7 +365,7 @@ class MovesDisplay(_MatrixDisplay):
 
     @classmethod
     def from_predictions(cls, first: np.ndarray, second: np.ndarray, *, ax: Any = None) -> Self:
-        """Compare two sets of labels from 0 of the same rows."""
+        """Compare two sets of labels from 0 of the same rows; −1 is in no cluster."""
         first, second = np.asarray(first), np.asarray(second)
         sizes = int(first.max()) + 1, int(second.max()) + 1
         return cls(count_shared(first, second, *sizes)).plot(ax)
