@@ -286,7 +286,7 @@ def main() -> int:
     if options.compile:
         compiled(graph)
         return 0
-    short = overhead(graph, *((5, 0.4) if options.quick else (15, 1.0)))
+    short = overhead(graph, *((7, 0.4) if options.quick else (15, 1.0)))
     short += scaling(graph, turns=2 if options.quick else 5)
     return verdict(
         short, f"steps <= {MAX_RATIO} × bare, two processes at >= {MIN_EFFICIENCY} (perceptron)"

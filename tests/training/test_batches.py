@@ -156,10 +156,15 @@ def test_errors_of_a_draw_reach_the_reader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make_sampler", [sampler, lambda: UniformPairs(sampler().graph)])
 @pytest.mark.parametrize("heads", [(), (3,)])
+@pytest.mark.parametrize("in_cache", [1 << 17, 50])
 def test_sums_of_pairs_and_their_gradient(
-    make_sampler: Callable[[], PairSampler], heads: tuple[int, ...]
+    make_sampler: Callable[[], PairSampler],
+    heads: tuple[int, ...],
+    in_cache: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Halves, and positions anywhere: the same numbers and gradients as plain indexing."""
+    monkeypatch.setattr("prcut.numerics.objective._VALUES_IN_CACHE", in_cache)
     (batch,) = first_batches(GatheredPairs(make_sampler(), ROWS), 1)
     generator = torch.Generator().manual_seed(0)
     shape = (len(batch.features), 3, *heads)

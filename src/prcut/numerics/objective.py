@@ -11,6 +11,7 @@ is *not* an upper bound (errata 6): :func:`prcut.numerics.expectation.ratio_cut_
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,24 +85,31 @@ class _PairSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, ends: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(ends, *weights)
-        weight, node_weight = weights
-        return soft_pair_cuts(weight, *ends), node_weight.flatten() @ ends.flatten(0, 1)
+    def forward(
+        ctx: Any, ends: Tensor, weight: Tensor, node_weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(ends, weight, node_weight)
+        parts = (soft_pair_cuts(w, *part) for part, w in _split_rows(ends, weight))
+        cuts = sum(parts, start=ends.new_zeros(ends.shape[2]))
+        return cuts, node_weight.flatten() @ ends.flatten(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_cuts: Tensor, of_masses: Tensor) -> tuple[Tensor, None, None]:
         ends, weight, node_weight = ctx.saved_tensors
         slopes = torch.empty_like(ends)
-        n_rows = max(1, _VALUES_IN_CACHE // len(of_cuts))
-        columns = ends, slopes, weight[:, None], node_weight[..., None]
-        parts = (column.split(n_rows, -2) for column in columns)
-        for (s, t), (of_s, of_t), w, (omega_s, omega_t) in zip(*parts, strict=True):
+        parts = _split_rows(ends, weight[:, None], node_weight[..., None], slopes)
+        for (s, t), w, (omega_s, omega_t), (of_s, of_t) in parts:
             half = w * (0.5 * of_cuts)
             torch.addcmul(half, half, t, value=-2, out=of_s).addcmul_(omega_s, of_masses)
             torch.addcmul(half, half, s, value=-2, out=of_t).addcmul_(omega_t, of_masses)
         return slopes, None, None
+
+
+def _split_rows(ends: Tensor, weight: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    n_rows = max(1, _VALUES_IN_CACHE // ends.shape[2])
+    columns = [ends.split(n_rows, 1), weight.split(n_rows)]
+    return zip(*columns, *(other.split(n_rows, 1) for other in others), strict=True)
 
 
 def soft_graph_ratio_cut(
