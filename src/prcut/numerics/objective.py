@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from prcut.numerics.cuts import Reduction, cluster_cuts, reduce_clusters
 from prcut.numerics.validation import check_graph_weight, check_node_weight, check_probs
 
-# of an array whose slopes are computed at once
+# numbers of an array that stay in the cache from one pass over them to the next
 _VALUES_IN_CACHE = 1 << 17
 
 

@@ -28,7 +28,7 @@ from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
 _STALLED_OBJECTIVE, _STALLED_CROSS_ENTROPY = 1e-3, 0.05
 # the same in units of what knowing nothing costs, for data that is hardly cut at all
 _STALLED_OF_NOTHING = 1e-4
-# bytes, just below what glibc would always give back
+# bytes of a block, just below the 32 MiB from which glibc always returns memory to the system
 _LARGEST_KEPT = 33_500_000
 
 
@@ -78,13 +78,13 @@ def train(
     state = state or TrainState.start(assigner, config)
     if checkpoint is not None:
         load_checkpoint(checkpoint, assigner, state, config)
-    device = next(assigner.parameters()).device
+    device, rank = next(assigner.parameters()).device, this_process().rank
     parallel = _parallel(assigner)
     to_probs = proximal_softmax if config.descent == "proximal" else softmax
     low_precision = config.precision == "bfloat16"
     measured: list[Tensor] = []
-    # glibc then keeps what a step frees, up to 64 MB, for the next: pages that are new each time
-    # take a tenth of a step with a thousand clusters
+    # once such a block was freed, glibc keeps up to 64 MiB of what a step frees for the next one:
+    # asking the system for new pages takes a tenth of a step with a thousand clusters
     torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
     with closing(open_stream(batches, config, state.step)) as stream:
         while state.step < config.max_steps and not _has_stalled(state, config.patience):
@@ -121,15 +121,11 @@ def train(
                 measured.clear()
                 if on_record is not None:
                     on_record(record)
-            if (
-                checkpoint is not None
-                and this_process().rank == 0
-                and state.step % config.checkpoint_every == 0
-            ):
+            if checkpoint is not None and rank == 0 and state.step % config.checkpoint_every == 0:
                 save_checkpoint(checkpoint, assigner, state, config)
     if len(state.heads) > 1:  # stopped early
         drop_heads(batches, assigner, config, state, 1)
-    if checkpoint is not None and this_process().rank == 0:
+    if checkpoint is not None and rank == 0:
         save_checkpoint(checkpoint, assigner, state, config)
     return state
 

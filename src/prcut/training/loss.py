@@ -69,7 +69,7 @@ class RunningClusterMass(nn.Module):
         return self.average(node_weight @ probs.flatten(1), node_weight.sum())
 
     def average(self, sums: Tensor, total: Tensor) -> Tensor:
-        """Do the same by the batch's weighted sum of probabilities and its sum of weights."""
+        """Update the running mass by the weighted sums of a batch and the sum of its weights."""
         # they travel together: ranks may differ in both
         joined = _sum_over_ranks(torch.cat([sums.flatten(), total.to(sums.dtype)[None]]))
         batch_mass = (joined[:-1] / joined[-1]).view_as(self.running)

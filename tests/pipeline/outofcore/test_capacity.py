@@ -1,5 +1,6 @@
 """The capacity model: what it counts is what a run moves."""
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from benchmarks.harness.usage import MeasuredEngine
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.exact_search import find_nearest
 from prcut.graph.neighbors import find_neighbors
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import (
@@ -65,21 +67,19 @@ def test_costs_grow_with_what_they_are_of() -> None:
 
 
 def test_neighbors_cost_what_their_search_takes() -> None:
-    """Rows with structure, on this machine; with the rate of Gaussian rows it was a sixteenth."""
+    """Of rows with structure, in units of one comparison on this machine."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100, 24))[rng.integers(100, size=30_000)]
     wide = (rows + 0.5 * rng.normal(size=rows.shape)) @ rng.normal(size=(24, 256))
     rows = (wide + 0.5 * rng.normal(size=wide.shape)).astype(np.float32)
-    took = []
-    for _ in range(2):  # the first call imports
+    for _ in range(2):  # the first calls import
         start = time.process_time()
         find_neighbors(rows, 15)
-        took.append(time.process_time() - start)
-    # one block, of which nothing is moved
-    rates = Rates(read_bytes=np.inf, write_bytes=np.inf)
-    planned = plan_stages(Workload(30_000, 256, 10), rates)[1]
-    assert planned.stage == "gather"
-    assert planned.core_seconds / 10 < took[1] < planned.core_seconds * 4
+        middle = time.process_time()
+        find_nearest(rows[:2_000], rows, 15, by_product=False)
+        of_pair = (time.process_time() - middle) / (2_000 * 30_000)
+    planned = Rates().comparisons
+    assert planned / 5 < (middle - start) / 30_000**1.5 / of_pair < 4 * planned
 
 
 def test_a_billion_rows_are_affordable() -> None:
@@ -108,9 +108,11 @@ def test_rates_are_measured_and_kept(
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert show_plan(Workload(10**6, 64, 10), rates) in out
-    (tmp_path / "capacity/rates.json").write_text("[]")
-    with pytest.raises(CorruptFileError):
-        read_rates()
+    old = json.dumps(rates._asdict()).replace("comparisons", "search")  # seconds, before 0.2.0
+    for content in ("[]", old):
+        (tmp_path / "capacity/rates.json").write_text(content)
+        with pytest.raises(CorruptFileError):
+            read_rates()
 
 
 def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

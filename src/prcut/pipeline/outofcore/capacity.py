@@ -52,8 +52,8 @@ _COARSER, _COARSER_EDGES = 1 / 6, 0.4
 _N_ROUNDS, _DISTILLED = 14, 450 * 256
 # what a pass costs, relative to that of adding up cuts
 _PASSES = 4
-# price of a core-hour on demand
-_DOLLARS = 0.04
+# dollars for a core-hour, on demand
+_PRICE = 0.04
 # bytes of features that a task reads at a time
 _READ_BYTES = 2**24
 
@@ -64,8 +64,7 @@ class Rates(NamedTuple):
     flops: float = 3e10  # multiplications and additions of matrices, per second
     read_bytes: float = 5e8  # per second, checksums included
     write_bytes: float = 3e8
-    search: float = 80.0  # times √rows: comparisons for the neighbours of a row, six times as
-    # many where rows have no structure
+    comparisons: float = 80.0  # for the neighbours of a row, times √rows; 500 without structure
     walk: float = 4e-6  # seconds to draw a pair
     partition: float = 2e-4  # seconds per unit of _search_units
     edge: float = 4e-7  # seconds to pass an edge once, as contraction and refinement do
@@ -162,13 +161,13 @@ def _block_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     seconds = 2 * work.n_samples * d / rates.flops * work.n_blocks
     yield StageCost("scatter", tasks, rows, copied, memory, seconds)
     memory = block * (2 * row + 4 * d) + work.block_rows * work.n_neighbors * 100
-    seconds = work.n_anchors * _compared(block, rates.search, d)
+    seconds = work.n_anchors * _search_seconds(block, rates.comparisons, d)
     yield StageCost("gather", work.n_blocks, copied, copied + edges, memory, seconds)
 
 
-def _compared(n_rows: float, rate: float, n_features: int) -> float:
-    """Return the seconds to find the neighbours of one row among others."""
-    return rate * math.sqrt(n_rows) * pair_work(n_features) * 1e-9
+def _search_seconds(n_rows: float, comparisons: float, n_features: int) -> float:
+    """Return the seconds to find the neighbours of one row."""
+    return comparisons * math.sqrt(n_rows) * pair_work(n_features) * 1e-9
 
 
 def _pair_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
@@ -306,7 +305,7 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
         line("all", "", *map(readable_bytes, (read, written)), "", f"{hours:,.2f}") + "\n",
         f"disk at most {readable_bytes(peak)}; traffic, where the disk is not on the node, "
         f"{readable_bytes(read + written)}",
-        f"about ${_DOLLARS * hours:,.2f} at ${_DOLLARS} a core-hour, without disks and traffic",
+        f"about ${_PRICE * hours:,.2f} at ${_PRICE} a core-hour, without disks and traffic",
         "a model from formulas and measured rates, not a measurement",
     ]
     if work.solver == "search":
@@ -349,7 +348,7 @@ def _measure() -> Rates:
     size = 2048
     matrix = torch.from_numpy(rng.standard_normal((size, size)).astype(np.float32))
     n_rows, n_features, n_clusters, n_pairs = 20_000, 64, 20, 100_000
-    # of real vectors a few directions are wide, and rows lie together
+    # real vectors lie in groups and vary in few directions
     rows = rng.standard_normal((300, n_features))[rng.integers(300, size=n_rows)]
     rows = (rows + rng.standard_normal(rows.shape)) * np.arange(1, n_features + 1) ** -0.5
     rows = rows.astype(np.float32)
@@ -367,7 +366,7 @@ def _measure() -> Rates:
         flops=2 * size**3 / _seconds(lambda: matrix @ matrix),
         read_bytes=read_bytes,
         write_bytes=write_bytes,
-        search=searched / n_rows / _compared(n_rows, 1, n_features),
+        comparisons=searched / n_rows / _search_seconds(n_rows, 1, n_features),
         walk=_seconds(lambda: walk.draw(n_pairs, torch.Generator().manual_seed(0))) / n_pairs,
         partition=partitioned / _search_units(n_rows, n_clusters),
         edge=_PASSES * passed / (n_rows * 15),
