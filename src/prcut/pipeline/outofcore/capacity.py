@@ -340,7 +340,9 @@ def read_rates() -> Rates | None:
     try:
         return Rates(**{name: float(value) for name, value in json.loads(path.read_text()).items()})
     except (ValueError, TypeError, AttributeError) as error:
-        raise CorruptFileError(f"{path} was not written by calibrate; remove it.") from error
+        raise CorruptFileError(
+            f"{path} was not written by this version of prcut; remove it, or pass --calibrate."
+        ) from error
 
 
 def _measure() -> Rates:
