@@ -37,6 +37,8 @@ from prcut.runtime.memory import readable_bytes
 from prcut.runtime.ray_engine import RayEngine
 
 N_FEATURES, N_CLUSTERS, ANCHORS, MOST_NODES = 32, 100, 0.1, 2**18
+# rows that a run on disk distils
+KEPT = 450 * 256
 PLANNED = ("scatter", "gather", "assign")
 MOST_GROWTH, MOST_ERROR = 1.3, 0.15
 # rows of a planted cluster: a block has as many clusters whatever the number of rows
@@ -53,7 +55,7 @@ def run(engine: MeasuredEngine, place: Path, n_rows: int, block_rows: int) -> di
     data = place / "data"
     n_files = int(FILES_PER_BLOCK * n_rows / block_rows)
     write_planted(data, n_rows, N_FEATURES, n_rows // PLANTED_ROWS, n_files)
-    config = BlockConfig(anchors=ANCHORS, block_rows=block_rows)
+    config = BlockConfig(anchors=ANCHORS, block_rows=block_rows, kept=KEPT)
     blocks = build_blocks(data, place / "blocks", config, column="embedding", engine=engine)
     fit = FitConfig.of("default", N_CLUSTERS, n_jobs=1, n_init=1)
     search = BlockSearch(Folder(place / "search"), fit, MOST_NODES, engine, {})

@@ -30,6 +30,8 @@ class Usage(NamedTuple):
         Bytes that went through files, cached or not; 0 where the system does not count them.
     peak_bytes : int
         Largest resident size of a process that ran one.
+    longest_seconds : float
+        CPU-seconds of the task that took most.
     """
 
     tasks: int = 0
@@ -38,6 +40,7 @@ class Usage(NamedTuple):
     read: int = 0
     written: int = 0
     peak_bytes: int = 0
+    longest_seconds: float = 0.0
 
     def plus(self, other: Usage) -> Usage:
         """Return the usage of both together.
@@ -45,8 +48,12 @@ class Usage(NamedTuple):
         >>> Usage(1, 10, peak_bytes=5).plus(Usage(1, 20, peak_bytes=3))[:2]
         (2, 30)
         """
-        sums = {name: getattr(self, name) + getattr(other, name) for name in self._fields[:-1]}
-        return Usage(**sums, peak_bytes=max(self.peak_bytes, other.peak_bytes))
+        *added, _, _ = self._fields
+        sums = {name: getattr(self, name) + getattr(other, name) for name in added}
+        return Usage(
+            **sums,
+            **{name: max(getattr(self, name), getattr(other, name)) for name in self._fields[-2:]},
+        )
 
 
 class MeasuredEngine:
@@ -90,7 +97,7 @@ def _run_measured(task: Task, folder: Path, number: int, advance: Callable[[int]
     task(number, count)
     cpu, (read_after, written_after) = time.process_time() - cpu, _bytes_moved()
     moved = read_after - read, written_after - written
-    used = Usage(1, sum(counts), cpu, *moved, peak_memory() or 0)
+    used = Usage(1, sum(counts), cpu, *moved, peak_memory() or 0, cpu)
     unfinished = folder / f"{number}.{os.getpid()}"  # the task may run twice at once
     unfinished.write_text(json.dumps(used))
     unfinished.replace(folder / f"{number}.json")

@@ -185,8 +185,8 @@ def _open_data(
     source, blocks = open_source(where, **columns), None
     if (run / "blocks").exists("manifest.json"):
         blocks = open_blocks(f"{str(data).rstrip('/')}/blocks")
-        compared = blocks.n_samples, blocks.metric, blocks.scales
-        blocks = blocks if compared == (source.n_samples, metric, None) else None
+        compared = blocks.n_samples, blocks.metric, blocks.scales, blocks.has_features
+        blocks = blocks if compared == (source.n_samples, metric, None, True) else None
     return source, blocks
 
 

@@ -204,7 +204,7 @@ def _prepare_disk(
     is_searched = plan.config.solver == "search"
     with _timed(seconds, "graph"):
         if _is_leader():
-            config = plan.graph.blocks(plan.block_rows, _disk_scales(plan))
+            config = plan.graph.blocks(plan.block_rows, _disk_scales(plan), _kept_rows(plan))
             blocks = build_blocks(plan.source, f"{plan.path}/blocks", config, **options)
             if not is_searched:
                 _write_pairs(plan, blocks, options)
@@ -214,6 +214,14 @@ def _prepare_disk(
             if _is_leader():
                 search_run(plan, blocks, engine, on_progress)
             _wait()
+
+
+def _kept_rows(plan: RunPlan) -> int | None:
+    """Return how many rows of the blocks are needed after their edges; None for all."""
+    weighs_rows = plan.graph.similarity == "cosine" and plan.graph.metric != "cosine"
+    if plan.config.solver == "train" or weighs_rows:
+        return None
+    return plan.config.distil.max_steps * plan.config.distil.batch_size
 
 
 def _disk_scales(plan: RunPlan) -> np.ndarray | None:

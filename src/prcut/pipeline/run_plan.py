@@ -76,10 +76,13 @@ class GraphConfig(NamedTuple):
         """Return a digest that changes with whatever changes the graph of a source."""
         return plan_key([source.fingerprint, *self])
 
-    def blocks(self, block_rows: int, scales: np.ndarray | None = None) -> BlockConfig:
+    def blocks(
+        self, block_rows: int, scales: np.ndarray | None = None, kept: int | None = None
+    ) -> BlockConfig:
         """Return the options of a graph that is built block by block."""
         given = None if scales is None else tuple(scales.tolist())
-        return BlockConfig(self.n_neighbors, self.metric, block_rows, seed=self.seed, scales=given)
+        how: dict[str, Any] = {"seed": self.seed, "scales": given, "kept": kept}
+        return BlockConfig(self.n_neighbors, self.metric, block_rows, **how)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -103,3 +106,64 @@ def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
         least[lost] = added[lost, partner[lost]]
         least[gone] = np.inf
     return MergeTree(children, costs)
+
+
+def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
+    """Merge down to the clusters, the cheapest pair that shares an edge first; return the labels.
+
+    Where no two share an edge any more, the smallest merge. Time and memory grow with the edges.
+    """
+    links, sizes = coarse.links, coarse.sizes.tolist()
+    near = [
+        dict(zip(links.indices[start:stop].tolist(), links.data[start:stop].tolist(), strict=True))
+        for start, stop in pairwise(links.indptr.tolist())
+    ]
+    cuts, parent = [sum(edges.values()) for edges in near], [*range(len(sizes))]
+    # pairs whose prices are out of date stay in the heap: the versions of both tell
+    version, n_left = [0] * len(sizes), len(sizes)
+
+    def added(one: int, other: int, weight: float) -> float:
+        joined = price(cuts[one] + cuts[other] - 2 * weight, sizes[one] + sizes[other])
+        return joined - own[one] - own[other]
+
+    def price(cut: float, size: float) -> float:
+        fraction = size / cost.n_samples
+        return cost.scale * cut / size + cost.factor * fraction * math.log(fraction)
+
+    own = [price(cut, size) for cut, size in zip(cuts, sizes, strict=True)]
+    heap = [
+        (added(one, other, weight), one, other, 0, 0)
+        for one, edges in enumerate(near)
+        for other, weight in edges.items()
+        if one < other
+    ]
+    heapq.heapify(heap)
+    while n_left > cost.n_clusters and heap:
+        _, kept, gone, *versions = heapq.heappop(heap)
+        if [version[kept], version[gone]] != versions:
+            continue
+        if len(near[kept]) < len(near[gone]):
+            kept, gone = gone, kept
+        cuts[kept] += cuts[gone] - 2 * near[kept].pop(gone)
+        sizes[kept] += sizes[gone]
+        del near[gone][kept]
+        for other, weight in near[gone].items():
+            near[kept][other] = near[other][kept] = near[kept].get(other, 0.0) + weight
+            del near[other][gone]
+        parent[gone], n_left = kept, n_left - 1
+        near[gone], version[gone], version[kept] = {}, -1, version[kept] + 1
+        own[kept] = price(cuts[kept], sizes[kept])
+        for other, weight in near[kept].items():
+            pair = added(kept, other, weight), kept, other, version[kept], version[other]
+            heapq.heappush(heap, pair)
+    if n_left > cost.n_clusters:
+        roots = [(sizes[node], node) for node in range(len(sizes)) if parent[node] == node]
+        heapq.heapify(roots)
+        while len(roots) > cost.n_clusters:
+            size, gone = heapq.heappop(roots)
+            parent[gone] = roots[0][1]
+            heapq.heapreplace(roots, (roots[0][0] + size, roots[0][1]))
+    roots_of = np.array(parent)
+    while (roots_of[roots_of] != roots_of).any():
+        roots_of = roots_of[roots_of]
+    return np.unique(roots_of, return_inverse=True)[1].reshape(-1)

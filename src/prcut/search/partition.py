@@ -1,5 +1,7 @@
 """A partition of a graph: fragments → merge and move → refine → combine → move groups.
 
+More than 512 clusters are searched along the edges instead: see :mod:`prcut.search.many`.
+
 No labels are used: of all partitions that are found, the one with the lowest objective is kept.
 """
 
@@ -28,6 +30,13 @@ from prcut.search.fragments import (
     overlay,
 )
 from prcut.search.hierarchy import merge_further
+from prcut.search.many import (
+    MANY_CLUSTERS,
+    combine_many,
+    group_many,
+    move_groups,
+    start_many,
+)
 from prcut.search.merge import MergeTree
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem, cluster_cost
@@ -39,6 +48,8 @@ _objective = attrgetter("objective")
 # are expensive. The limits are numbers of them times clusters; the last bounds the starts as well
 _N_QUICK_STARTS, _N_STARTS, _N_SHUFFLES = 12, 16, 30
 _MAX_STARTED_CLUSTERS, _MAX_SHUFFLED_CLUSTERS = 240, 1000
+# starts of a quick search for many clusters: they show whether starts agree
+_N_DRAFTS = 2
 # rounds in which groups of rows move, and the number of rows of which most groups are considered
 _N_CYCLES, _MAX_GROUPED_ROWS = 2, 2**18
 # fragments that a partition is improved over at most: each has a price for every cluster
@@ -53,7 +64,10 @@ _BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
 
 
 class QuickPartition(NamedTuple):
-    """The result of a quick search, the fragment of every row, and labels that were set aside."""
+    """The result of a quick search, the fragment of every row, and labels that were set aside.
+
+    Of many clusters these are all drafts, which split no fragment.
+    """
 
     partition: Partition
     fragments: np.ndarray
@@ -110,6 +124,10 @@ def find_partition(
     """
     log = StepLog() if log is None else log
     coarse = as_coarse(graph)
+    if _is_many(n_clusters, prices):
+        if quick is None:
+            quick = quick_partition(coarse, n_clusters, balance_weight=balance_weight, seed=seed)
+        return _find_many(coarse, n_clusters, balance_weight, quick, starts, (n_init, seed, n_jobs))
     n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
     *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
     # the quick search and the fragments of the starts at once, though one thread stops after the
@@ -168,13 +186,21 @@ def quick_partition(
     starts agree on them clearly more, balance stays little; else :func:`choose_balance` chooses it.
     """
     coarse, rng = as_coarse(graph), np.random.default_rng(seed)
-    fragments = _fragments(coarse, n_clusters, rng)
+    is_many = _is_many(n_clusters, prices)
+    fragments = (group_many if is_many else _fragments)(coarse, n_clusters, rng)
     n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
     found: list[Partition] = []
+    drafts: list[np.ndarray] = []
     for weight in (_MAX_BALANCE, _MIN_BALANCE) if balance_weight is None else (balance_weight,):
         problem = Problem.of(coarse, n_clusters, weight, prices)
-        pieces = problem.separate_fixed(fragments)
-        lowest, *others = problem.find_optima(pieces, rng, n_starts, n_jobs)
+        if is_many:
+            start = partial(start_many, problem.between(fragments))
+            started = sorted(map_threads(start, rng.spawn(_N_DRAFTS), n_jobs), key=_objective)
+            lowest, *others = (one.labels[fragments] for one in started)
+            drafts += [lowest, *others]
+        else:
+            pieces = problem.separate_fixed(fragments)
+            lowest, *others = problem.find_optima(pieces, rng, n_starts, n_jobs)
         agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
         partition = problem.refine(lowest)
         found.append(partition._replace(agreement=agreement, balance_weight=weight))
@@ -184,7 +210,38 @@ def quick_partition(
     if balance_weight is None:
         gain = best.agreement - rest[0].agreement if rest else 0.0
         best = best._replace(balance_weight=_settle_balance(coarse, best, gain, n_clusters))
-    return QuickPartition(best, fragments, tuple(one.labels for one in rest))
+    return QuickPartition(best, fragments, (*drafts, *(one.labels for one in rest if not is_many)))
+
+
+def _is_many(n_clusters: int, prices: Prices | None) -> bool:
+    return n_clusters > MANY_CLUSTERS and prices is None
+
+
+def _find_many(
+    coarse: CoarseGraph,
+    n_clusters: int,
+    balance_weight: float | None,
+    quick: QuickPartition,
+    starts: Sequence[np.ndarray],
+    how: tuple[int, int, int],
+) -> Partition:
+    draft, (n_init, seed, n_jobs) = quick.partition, how
+    weight = draft.balance_weight if balance_weight is None else balance_weight
+    problem, groups = Problem.of(coarse, n_clusters, weight), quick.fragments
+    between, first = problem.between(groups), np.unique(groups, return_index=True)[1]
+    found = [between.refine(labels[first]) for labels in quick.others]
+    n_more = max(0, n_init - len(found))
+    *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_more + 1))
+    found += map_threads(partial(start_many, between), rngs, n_jobs)
+    partition = combine_many(between, found, n_jobs)
+    partition = move_groups(problem, problem.refine(partition.labels[groups]).labels, rng)
+    if starts:
+        partition = combine_many(problem, [partition, *map(problem.refine, starts)], n_jobs)
+    return partition._replace(
+        agreement=draft.agreement,
+        balance_weight=float(weight),
+        starts=tuple(one.labels[groups] for one in found),
+    )
 
 
 def _settle_balance(coarse: CoarseGraph, draft: Partition, gain: float, n_clusters: int) -> float:

@@ -111,6 +111,10 @@ class Problem(NamedTuple):
             return fragments
         return overlay(fragments, np.where(prices.is_fixed, prices.preferred + 1, 0))
 
+    def between(self, fragments: np.ndarray) -> Problem:
+        """Return the same problem between fragments."""
+        return Problem(self.contract(fragments), self.cost)
+
     def contract(self, fragments: np.ndarray) -> CoarseGraph:
         """Return the graph between fragments."""
         return contract(self.graph.links, fragments, sizes=self.graph.sizes)

@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
+from prcut.runtime.folder import Folder
 
 ROWS = np.random.default_rng(0).standard_normal((2000, 6)).astype(np.float32)
 CONFIG = BlockConfig(n_neighbors=5, block_rows=300, halo=3)
@@ -44,6 +46,18 @@ def test_damaged_block_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=r"block-00001/features\.npy has \d+ bytes"):
         blocks[1]
     assert blocks[0].n_core > 0
+
+
+def test_kept_rows_must_be_core_rows(tmp_path: Path) -> None:
+    blocks = build_blocks(ROWS, tmp_path, replace(CONFIG, kept=200))
+    record = blocks.records[1]
+    kept = np.load(tmp_path / "block-00001/kept.npy")
+    kept[0] = record["n_core"]
+    Folder(tmp_path / "block-00001").seal("forged.json", {"kept.npy": kept}, {})
+    forged = json.loads((tmp_path / "block-00001/forged.json").read_text())["files"]["kept.npy"]
+    record["files"]["kept.npy"] = forged
+    with pytest.raises(CorruptFileError, match=r"block-00001 .*: kept lie in"):
+        blocks.open(1)
 
 
 def test_newer_or_broken_manifest_is_refused(tmp_path: Path) -> None:

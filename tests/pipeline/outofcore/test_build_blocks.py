@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from prcut.errors import InvalidInputError
 from prcut.graph.neighbors import find_neighbors
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, _layout, build_blocks
+from prcut.pipeline.outofcore.pair_shards import write_pair_shards
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import open_source
 
@@ -74,6 +76,30 @@ def test_anchors_are_a_share_of_the_core(tmp_path: Path) -> None:
         assert len(block.anchors) == pytest.approx(0.2 * block.n_core, abs=1)
         assert block.anchors.max() < block.n_core
         assert len(block.neighbors) == len(block.anchors)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_blocks_keep_some_rows_and_find_the_same_neighbors(tmp_path: Path, dtype: type) -> None:
+    rows = (mixture() + 1000).astype(dtype)
+    whole = build_blocks(rows, tmp_path / "whole", CONFIG)
+    some = build_blocks(rows, tmp_path / "some", replace(CONFIG, kept=200))
+    n_kept = n_same = 0
+    for number, block in enumerate(whole):
+        other = some.open(number)
+        np.testing.assert_array_equal(other.rows, block.rows)
+        assert other.kept is not None
+        assert other.kept.max() < other.n_core
+        assert len(other.kept) == pytest.approx(0.1 * block.n_core, abs=1)
+        assert other.features.dtype == dtype
+        np.testing.assert_allclose(other.features, rows[other.rows[other.kept]], atol=0.01)
+        n_kept += len(other.kept)
+        n_same += int((other.neighbors == block.neighbors).sum())
+    assert n_kept == pytest.approx(200, abs=len(whole))
+    assert n_same / (5 * len(rows)) > 0.99
+    with pytest.raises(InvalidInputError, match="features of some rows only"):
+        write_pair_shards(some, tmp_path / "pairs")
+    with pytest.raises(InvalidInputError, match="kept=0"):
+        BlockConfig(kept=0)
 
 
 @pytest.mark.parametrize("kind", ["ids of strings", "ids of integers"])

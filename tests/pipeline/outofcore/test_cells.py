@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from prcut.graph.neighbors import Metric
-from prcut.pipeline.outofcore.cells import nearest_cells, train_centroids
+from prcut.pipeline.outofcore.cells import Packing, choose_unit, nearest_cells, train_centroids
 
 METRICS = pytest.mark.parametrize("metric", ["euclidean", "cosine", "inner_product"])
 
@@ -55,3 +55,36 @@ def test_same_seed_same_centroids() -> None:
     first, second, other = (train_centroids(rows(), 9, 500, "euclidean", s) for s in (1, 1, 2))
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, other)
+
+
+@METRICS
+def test_rows_travel_in_half_precision_relative_to_their_cell(metric: Metric) -> None:
+    far = rows() + np.array([1e5, -300, 0, 7], np.float32)
+    centroids = train_centroids(far, 20, np.inf, metric, seed=0)
+    packing = Packing.of(centroids, choose_unit(far), metric, None)
+    cells = nearest_cells(centroids, far, 1, metric)[:, 0]
+    packed = packing.pack(far, cells)
+    assert packed.dtype == np.float16
+    mine = cells == 3
+    found = packing.unpack([packed[mine][:5], packed[mine][5:]], 3)
+    assert found.dtype == np.float32
+    error = np.abs(found - far[mine])
+    distance = np.abs(far[mine] - packing.origins[3])
+    # float32 itself rounds 1e5 by .008
+    assert (error <= distance / 2**11 + np.spacing(np.abs(far[mine]))).all()
+    if metric == "euclidean":
+        assert error.max() < 0.02
+
+
+def test_columns_in_other_units_and_rows_far_off_are_packed() -> None:
+    scales = (1e-6, 1.0, 1e12, 1.0)
+    scaled = rows() * np.array(scales, np.float32)
+    centroids = train_centroids(rows(), 20, np.inf, "euclidean", seed=0)
+    packing = Packing.of(centroids, choose_unit(scaled), "euclidean", scales)
+    far = np.float32([[0, 0, 0, 1e30]])
+    packed = packing.pack(np.concatenate([scaled, far]), np.zeros(3001, np.int64))
+    found = packing.unpack([packed], 0)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[:-1] / scales, rows(), atol=5e-3)
+    assert found[-1, 3] > 1e5  # no longer where it was, but still far off
+    assert choose_unit(np.zeros((3, 2))).tolist() == [1.0, 1.0]

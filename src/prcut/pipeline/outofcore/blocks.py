@@ -7,8 +7,8 @@ ends of each edge are in the block that found it and no row is ever fetched at r
     plan.json           what is being built, from what
     centroids.json/.npy one centroid per coarse cell
     exchange/           rows on their way to their cells; removed at the end
-    block-00000/        rows, home, features, anchors, neighbors, distances, (ids) as .npy, and
-                        block.json
+    block-00000/        rows, home, features, anchors, neighbors, distances, (kept), (ids) as .npy,
+                        and block.json
     manifest.json       written last: every block with sizes and checksums
 
 :func:`prcut.pipeline.outofcore.build_blocks.build_blocks` writes them.
@@ -63,6 +63,8 @@ class Blocks:
             self.metric: Metric = plan["config"]["metric"]
             if self.dtype not in ("float16", "float32") or self.metric not in get_args(Metric):
                 raise ValueError(f"dtype {self.dtype} and metric {self.metric}")
+            # of all rows, with their halos
+            self.has_features = plan["config"].get("kept") is None
             self.scales = _read_scales(plan["config"].get("scales"), self.n_features)
             self.records: list[dict[str, Any]] = list(manifest["blocks"])
             for record in self.records:
@@ -112,7 +114,9 @@ class Block:
         Row numbers in the source, core rows first, in ascending order.
     home : int32 array, shape (n_core + n_halo,)
         The cell in whose blocks each row is a core row.
-    features : float array, shape (n_core + n_halo, n_features)
+    features : float array, shape (n_core + n_halo, n_features), or (len(kept), n_features)
+    kept : int32 array, optional
+        Positions of the rows that ``features`` holds, all of them core; None if these are all rows.
     anchors : int32 array, shape (n_anchors,)
         Positions in the block, all of them core, of the rows that looked for neighbours.
     neighbors : int32 array, shape (n_anchors, n_neighbors)
@@ -130,8 +134,10 @@ class Block:
         # blocks of format 1 do not have it
         has_home = "home.npy" in record["files"]
         self.home = folder.map_array("home.npy") if has_home else np.full(len(self.rows), -1)
+        self.kept = folder.map_array("kept.npy") if "kept.npy" in record["files"] else None
+        self.n_kept = len(self.rows) if self.kept is None else len(self.kept)
         has_features = _FEATURES in record["files"]
-        nothing = np.empty((len(self.rows), 0), np.float32)
+        nothing = np.empty((self.n_kept, 0), np.float32)
         self.features = folder.map_array(_FEATURES) if has_features else nothing
         self.anchors = folder.map_array("anchors.npy")
         self.neighbors = folder.map_array("neighbors.npy")
@@ -147,7 +153,7 @@ class Block:
         for name, kind, shape in (
             ("rows", "i", (n_rows,)),
             ("home", "i", (n_rows,)),
-            ("features", "f", (n_rows, *self.features.shape[1:2])),
+            ("features", "f", (self.n_kept, *self.features.shape[1:2])),
             ("anchors", "i", (n_anchors,)),
             ("neighbors", "i", (n_anchors, *self.neighbors.shape[1:2])),
             ("distances", "f", self.neighbors.shape),
@@ -157,12 +163,13 @@ class Block:
                 return f"{name} has shape {array.shape} and dtype {array.dtype}"
         if self.n_core > n_rows:
             return f"n_core={self.n_core} of {n_rows} rows"
-        for name, low, high in (("anchors", 0, self.n_core), ("neighbors", -1, n_rows)):
+        ranges = [("anchors", 0, self.n_core), ("neighbors", -1, n_rows), ("kept", 0, self.n_core)]
+        for name, low, high in ranges[: 2 if self.kept is None else 3]:
             array = getattr(self, name)
             if array.size and not low <= array.min() <= array.max() < high:
                 return f"{name} lie in [{array.min()}, {array.max()}], expected [{low}, {high})"
         step = max(1, _CHECKED_NUMBERS // max(1, self.features.shape[1]))
-        for start in range(0, n_rows, step):
+        for start in range(0, self.n_kept, step):
             if not np.isfinite(self.features[start : start + step]).all():
                 return "features hold NaN or infinity"
         return None

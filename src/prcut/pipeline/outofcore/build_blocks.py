@@ -20,7 +20,7 @@ from prcut.graph.neighbors import Metric, draw_anchors, find_neighbors
 from prcut.graph.rows import divide_columns
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.outofcore.blocks import BLOCKS_FORMAT, Blocks
-from prcut.pipeline.outofcore.cells import nearest_cells, train_centroids
+from prcut.pipeline.outofcore.cells import Packing, choose_unit, nearest_cells, train_centroids
 from prcut.pipeline.outofcore.sizes import LARGEST_BLOCK, anchor_fraction
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, plan_key
@@ -50,6 +50,10 @@ class BlockConfig:
         Fraction of the neighbours inside a block that its search must find.
     scales : tuple of float, optional
         What columns are divided by where rows are compared; blocks hold them as they come.
+    kept : int, optional
+        Rows, of all, whose features blocks keep, drawn at random: enough to learn from. Rows then
+        travel in half precision, relative to their cell. By default blocks keep all rows, with
+        their halos, as they come.
     """
 
     n_neighbors: int = 15
@@ -60,6 +64,7 @@ class BlockConfig:
     recall: float = 0.98
     seed: int = 0
     scales: tuple[float, ...] | None = None
+    kept: int | None = None
 
     @property
     def max_core_rows(self) -> int:
@@ -72,8 +77,9 @@ class BlockConfig:
         return max(self.max_core_rows, int(LARGEST_BLOCK * self.halo * self.block_rows))
 
     def __post_init__(self) -> None:
-        for name in ("n_neighbors", "block_rows", "halo"):
-            check_positive_int(name, getattr(self, name))
+        for name in ("n_neighbors", "block_rows", "halo", "kept"):
+            if name != "kept" or self.kept is not None:
+                check_positive_int(name, getattr(self, name))
         if self.anchors is not None and not 0 < self.anchors <= 1:
             raise InvalidInputError(f"anchors={self.anchors} must be in (0, 1].")
 
@@ -128,11 +134,11 @@ def build_blocks(
     if not _is_finished(folder, plan):
         engine = engine or LocalEngine()
         options: dict[str, Any] = {"total": source.n_samples, "on_progress": on_progress}
-        centroids = _make_centroids(folder, plan)
-        scatter_range = partial(_scatter_range, exchange, plan, centroids)
+        centroids, packing = _make_centroids(folder, plan)
+        scatter_range = partial(_scatter_range, exchange, plan, centroids, packing)
         engine.run("scatter", scatter_range, plan.n_ranges, **options)
         layout = _layout(bucket_counts(exchange, plan.n_ranges), plan.config)
-        gather_block = partial(_gather_block, folder, exchange, plan, layout)
+        gather_block = partial(_gather_block, folder, exchange, plan, packing, layout)
         engine.run("gather", gather_block, len(layout), **options)
         _write_manifest(folder, plan, len(layout))
     exchange.delete()
@@ -193,24 +199,29 @@ def _name(number: int) -> str:
 # -- rows to cells ---------------------------------------------------------------------------
 
 
-def _make_centroids(folder: Folder, plan: _Plan) -> np.ndarray:
-    """Train one centroid per cell on a sample, once."""
+def _make_centroids(folder: Folder, plan: _Plan) -> tuple[np.ndarray, Packing | None]:
+    """Train one centroid per cell on a sample, once, and choose how rows are packed."""
     if not folder.is_sealed("centroids.json", plan.key):
         n_samples = plan.source.n_samples
         n_cells = -(-n_samples // plan.config.block_rows)
         n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
         sample = sample_rows(plan.source, n_train, [plan.config.seed, 0])
         limit = plan.config.max_core_rows * len(sample) / n_samples
-        sample = divide_columns(sample, plan.config.scales)
-        centroids = train_centroids(sample, n_cells, limit, plan.config.metric, plan.config.seed)
-        folder.seal("centroids.json", {"centroids.npy": centroids}, {"key": plan.key})
-    return folder.read_array("centroids.npy")
+        compared = divide_columns(sample, plan.config.scales)
+        centroids = train_centroids(compared, n_cells, limit, plan.config.metric, plan.config.seed)
+        arrays = {"centroids.npy": centroids, "unit.npy": choose_unit(sample)}
+        folder.seal("centroids.json", arrays, {"key": plan.key})
+    centroids, unit = (folder.read_array(name) for name in ("centroids.npy", "unit.npy"))
+    if plan.config.kept is None or plan.source.dtype.itemsize <= 2:
+        return centroids, None
+    return centroids, Packing.of(centroids, unit, plan.config.metric, plan.config.scales)
 
 
 def _scatter_range(
     exchange: Folder,
     plan: _Plan,
     centroids: np.ndarray,
+    packing: Packing | None,
     number: int,
     advance: Callable[[int], None],
 ) -> None:
@@ -231,6 +242,10 @@ def _scatter_range(
         columns["home"] = cells[:, 0].astype(np.int32)
         bucket = halo * cells + np.arange(n_nearest)
         copies = np.repeat(np.arange(stop - start), n_nearest)
+        if packing is not None:
+            columns = {name: column[copies] for name, column in columns.items()}
+            columns["features"] = packing.pack(columns["features"], cells.ravel())
+            copies = np.arange(len(copies))
         scatter(exchange, number, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
     advance(stop - start)
 
@@ -276,6 +291,7 @@ def _gather_block(
     folder: Folder,
     exchange: Folder,
     plan: _Plan,
+    packing: Packing | None,
     layout: list[list[_Slice]],
     number: int,
     advance: Callable[[int], None],
@@ -283,34 +299,47 @@ def _gather_block(
     """Collect a block's rows and find the neighbours of its anchors."""
     block = folder / _name(number)
     if not block.is_sealed("block.json", plan.key):
-        _make_block(block, exchange, plan, layout[number], number)
+        _make_block(block, exchange, plan, packing, layout[number], number)
     advance(int(block.read_json("block.json")["n_core"]))
 
 
 def _make_block(
-    block: Folder, exchange: Folder, plan: _Plan, slices: list[_Slice], number: int
+    block: Folder,
+    exchange: Folder,
+    plan: _Plan,
+    packing: Packing | None,
+    slices: list[_Slice],
+    number: int,
 ) -> None:
-    config = plan.config
+    config, cell = plan.config, slices[0][0] // plan.config.halo
     columns = ["rows", "features", "home", *(["ids"] if plan.has_ids else [])]
     core, *halo = (gather(exchange, plan.n_ranges, columns, *one) for one in slices)
     n_core = len(core["rows"])
-    features = np.concatenate([ranked.pop("features") for ranked in (core, *halo)])
+    pieces = [ranked.pop("features") for ranked in (core, *halo)]
+    features = np.concatenate(pieces) if packing is None else packing.unpack(pieces, cell)
+    del pieces
     fraction = config.anchors or anchor_fraction(plan.source.n_samples)
     anchors = draw_anchors(n_core, fraction, np.random.default_rng([config.seed, 1, number]))
     neighbors, distances, recall = _find_neighbors(features, anchors, config)
     arrays = {
         "rows.npy": np.concatenate([ranked["rows"] for ranked in (core, *halo)]),
         "home.npy": np.concatenate([ranked["home"] for ranked in (core, *halo)]),
-        "features.npy": features,
         "anchors.npy": anchors.astype(np.int32),
         "neighbors.npy": neighbors,
         "distances.npy": distances,
     }
+    if config.kept is None:
+        arrays["features.npy"] = features
+    else:
+        rng = np.random.default_rng([config.seed, 2, number])
+        kept = draw_anchors(n_core, min(1.0, config.kept / plan.source.n_samples), rng)
+        arrays["kept.npy"] = kept.astype(np.int32)
+        arrays["features.npy"] = features[kept].astype(plan.source.dtype, copy=False)
     if plan.has_ids:
         arrays["ids.npy"] = core["ids"]
     content = {
         "key": plan.key,
-        "cell": slices[0][0] // config.halo,
+        "cell": cell,
         "n_core": n_core,
         "n_halo": len(features) - n_core,
         "n_anchors": len(anchors),

@@ -25,6 +25,7 @@ from prcut.pipeline.settings import Solver
 from prcut.runtime.folder import Folder, cache_folder
 from prcut.runtime.memory import readable_bytes
 from prcut.search.fragments import CoarseGraph, choose_n_fragments
+from prcut.search.many import MANY_CLUSTERS
 from prcut.search.partition import find_partition
 from prcut.search.sweep import cluster_sums
 from prcut.training.pairs import WalkPairs
@@ -32,6 +33,8 @@ from prcut.training.pairs import WalkPairs
 # bytes of a row number, of an edge (neighbour and distance), of a pair besides its features
 # (weight, two node weights, two row numbers), and of the number of a cell
 _ROW, _EDGE, _PAIR, _CELL = 8, 8, 4 + 8 + 16, 4
+# bytes of a number of a row that travels to be searched
+_PACKED = 2
 # bytes of a row of labels, measured: Parquet packs id, label and confidence
 _LABEL = 12.5
 # width of the hidden layer of an assigner that is distilled
@@ -52,6 +55,8 @@ _COARSER, _COARSER_EDGES = 1 / 6, 0.4
 _N_ROUNDS, _DISTILLED = 14, 450 * 256
 # what a pass costs, relative to that of adding up cuts
 _PASSES = 4
+# units of a search for many clusters per node, and its bytes: measured with 320,000 nodes
+_MANY_UNITS, _NODE_BYTES = 2.5, 6_000
 # dollars for a core-hour, on demand
 _PRICE = 0.04
 # bytes of features that a task reads at a time
@@ -110,7 +115,10 @@ class Workload:
         # of the features of a row, of all rows once in each of their cells, of all anchors with
         # their edges, and of all pairs
         self.row_bytes = self.n_features * self.itemsize
-        self.copied_bytes = self.n_samples * self.copies * (self.row_bytes + _ROW + _CELL)
+        # rows that are searched travel in half precision
+        most = _PACKED if self.solver == "search" else self.itemsize
+        self.packed_bytes = self.n_features * min(self.itemsize, most)
+        self.copied_bytes = self.n_samples * self.copies * (self.packed_bytes + _ROW + _CELL)
         self.edge_bytes = self.n_anchors * (4 + self.n_neighbors * _EDGE)
         self.pair_bytes = self.n_pairs * (2 * self.row_bytes + _PAIR)
 
@@ -160,9 +168,13 @@ def _block_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     tasks, memory = max(1, round(rows / _READ_BYTES)), _READ_BYTES * (2 + 2 * work.copies)
     seconds = 2 * work.n_samples * d / rates.flops * work.n_blocks
     yield StageCost("scatter", tasks, rows, copied, memory, seconds)
-    memory = block * (2 * row + 4 * d) + work.block_rows * work.n_neighbors * 100
+    memory = block * (2 * work.packed_bytes + 4 * d) + work.block_rows * work.n_neighbors * 100
     seconds = work.n_anchors * _search_seconds(block, rates.comparisons, d)
-    yield StageCost("gather", work.n_blocks, copied, copied + edges, memory, seconds)
+    kept = copied
+    if work.solver == "search":  # features of the rows that are distilled
+        kept = work.n_samples * work.copies * (_ROW + _CELL)
+        kept += min(work.n_samples, _n_distilled(work)) * (row + _CELL)
+    yield StageCost("gather", work.n_blocks, copied, kept + edges, memory, seconds)
 
 
 def _search_seconds(n_rows: float, comparisons: float, n_features: int) -> float:
@@ -212,7 +224,7 @@ def _search_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     nodes = min(most, n * _COARSER)
     links = work.n_edges * _COARSER_EDGES * nodes / n
     graph = work.n_edges * _KEPT + n * (4 + 4)
-    memory = nodes * 2 * work.n_neighbors * 50
+    memory = nodes * _NODE_BYTES
     seconds = _search_units(int(nodes), k) * rates.partition
     yield StageCost("search", 1, links * _KEPT_COARSE, 4 * nodes, memory, seconds)
     read = _N_ROUNDS * (graph + 4 * n + 8 * work.n_outside)
@@ -247,7 +259,12 @@ def _distil_stage(work: Workload, rates: Rates) -> StageCost:
 
 
 def _search_units(n_samples: int, n_clusters: int) -> float:
-    """Count the rows and, for each fragment and cluster, half a cost of the one in the other."""
+    """Count the rows and, for each fragment and cluster, half a cost of the one in the other.
+
+    Many clusters are searched along the edges, at a cost that they hardly change.
+    """
+    if n_clusters > MANY_CLUSTERS:
+        return _MANY_UNITS * n_samples
     return n_samples + choose_n_fragments(n_samples, n_clusters) * n_clusters / 2
 
 
@@ -282,7 +299,8 @@ def _assign_stage(work: Workload, rates: Rates) -> StageCost:
 def disk_peak(work: Workload, stages: list[StageCost]) -> float:
     """Return the bytes on disk at most."""
     # the exchanged rows are removed when their blocks are finished
-    return 2 * stages[0].written + (stages[3].written if work.solver == "train" else 0)
+    pairs = stages[3].written if work.solver == "train" else 0.0
+    return stages[0].written + stages[1].written + pairs
 
 
 def show_plan(work: Workload, rates: Rates | None = None) -> str:

@@ -66,27 +66,32 @@ def _draw_rows(draw: _Draw, pieces: Folder, number: int, advance: Callable[[int]
     name = f"piece-{number:05d}"
     if not pieces.is_sealed(f"{name}.json", draw.key):
         rng = np.random.default_rng([draw.seed, 9, number])
-        drawn = np.sort(rng.choice(len(rows), draw.counts[number], replace=False))
         record = draw.blocks.records[number]
         block = draw.blocks.folder / record["name"]
-        core = block.read_array("rows.npy", 0, record["n_core"])
-        features = block.map_array("features.npy")[np.searchsorted(core, rows[drawn])]
+        held = block.read_array("rows.npy", 0, record["n_core"])
+        if "kept.npy" in record["files"]:
+            held = held[block.read_array("kept.npy")]
+        # nodes are rows with an edge
+        _, nodes, places = np.intersect1d(rows, held, return_indices=True)
+        n_drawn = min(draw.counts[number], len(nodes))
+        some = np.sort(rng.choice(len(nodes), n_drawn, replace=False))
+        drawn, features = nodes[some], block.map_array("features.npy")[places[some]]
         part = draw.labels.level.load(number)
         labels = draw.labels.all(number, part)  # no other starts are made of blocks
         votes = Votes(part.graph.links, labels, labels[None]).draw(drawn, rng)
         arrays = {"features": features, "labels": votes}
         files = {f"{name}.{array}.npy": arrays[array] for array in arrays}
-        pieces.seal(f"{name}.json", files, {"key": draw.key})
+        pieces.seal(f"{name}.json", files, {"key": draw.key, "n_rows": n_drawn})
     advance(len(rows))
 
 
 def _join_pieces(folder: Folder, pieces: Folder, draw: _Draw) -> None:
     """Join the pieces of all blocks, one at a time, in the order of the blocks."""
-    n_rows = sum(draw.counts)
+    names = [f"piece-{number:05d}" for number in range(len(draw.blocks))]
+    n_rows = sum(int(pieces.read_json(f"{name}.json")["n_rows"]) for name in names)
 
     def read(array: str) -> Any:
-        names = (f"piece-{number:05d}.{array}.npy" for number in range(len(draw.blocks)))
-        return map(pieces.read_array, names)
+        return map(pieces.read_array, (f"{name}.{array}.npy" for name in names))
 
     shapes = {"features": (n_rows, draw.blocks.n_features), "labels": (n_rows, N_VOTES)}
     dtypes = {"features": np.dtype(draw.blocks.dtype), "labels": np.dtype(np.int32)}

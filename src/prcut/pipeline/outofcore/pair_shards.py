@@ -77,6 +77,11 @@ def write_pair_shards(
 
     Parameters are those of :func:`prcut.build_blocks`; the progress counts pairs.
     """
+    if not blocks.has_features:
+        raise InvalidInputError(
+            f"{blocks.folder.path} has the features of some rows only; build its blocks without "
+            "kept=."
+        )
     plan = _Plan.of(blocks, config or ShardConfig())
     folder = Folder(path)
     folder.start(plan.to_json())

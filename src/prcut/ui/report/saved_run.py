@@ -16,6 +16,7 @@ from prcut.numerics.cuts import cluster_links
 from prcut.pipeline.labels import STATE_FOLDER
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.fit_shards import label_edges
+from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run_folder import COUNT, check_finished, read_history, read_plan
 from prcut.pipeline.saved_fit import coarse_labels
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
@@ -103,7 +104,7 @@ def inspect_run(
     )
     if about["mode"] != "disk" or inspection.n_clusters > MOST_LINKED:
         return inspection
-    links = _links_of_blocks(f"{path}/blocks", assigner, plan["similarity"], most_rows)
+    links = _links_of_blocks(str(path), assigner, plan["similarity"], most_rows)
     return replace(inspection, links=links)
 
 
@@ -160,11 +161,17 @@ def _check_settings(plan: dict[str, Any]) -> None:
 
 def _links_of_blocks(path: str, assigner: Assigner, similarity: Any, most_rows: int) -> np.ndarray:
     """Sum the links between clusters over all blocks, or over some spread evenly."""
-    blocks = open_blocks(path)
+    blocks, partition = open_blocks(f"{path}/blocks"), Folder(path) / "partition"
+    found = RowLabels(partition) if partition.exists("manifest.json") else None
     links = torch.zeros(assigner.n_clusters, assigner.n_clusters, dtype=torch.float64)
     n_blocks = max(1, len(blocks) * min(most_rows, blocks.n_samples) // blocks.n_samples)
     for number in np.unique(np.linspace(0, len(blocks) - 1, n_blocks).astype(int)).tolist():
         block = blocks[number]
-        labels = torch.from_numpy(label_edges(assigner, block))
-        links += cluster_links(block.graph(similarity).weight, labels, assigner.n_clusters)
+        if found is None:
+            labels = label_edges(assigner, block)
+        else:
+            order, labels = np.argsort(block.rows), np.empty(len(block.rows), np.int64)
+            labels[order] = found.take(block.rows[order]).clip(0)  # -1 is a row without an edge
+        weight = block.graph(similarity).weight
+        links += cluster_links(weight, torch.from_numpy(labels), assigner.n_clusters)
     return np.asarray(links)

@@ -1,0 +1,115 @@
+"""A whole run on disk in a process of its own, each stage measured."""
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from benchmarks.harness.usage import MeasuredEngine, Usage, peak_memory
+
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.labels import assign_parquet
+from prcut.pipeline.outofcore.row_labels import RowLabels
+from prcut.pipeline.run import fit_run
+from prcut.runtime.engine import Engine, LocalEngine
+from prcut.runtime.folder import Folder
+from prcut.runtime.memory import readable_bytes
+
+
+class DiskRun(NamedTuple):
+    """What a run found and used; ``rest`` is all CPU time outside of tasks, as of distillation."""
+
+    objective: float
+    used_clusters: int
+    usage: dict[str, Usage]
+    rest: float
+    peak_bytes: int
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU-seconds in all."""
+        return self.rest + sum(used.cpu_seconds for used in self.usage.values())
+
+    @property
+    def longest_seconds(self) -> float:
+        """CPU-seconds of the longest task."""
+        return max(self.rest, *(used.longest_seconds for used in self.usage.values()))
+
+    def show(self, n_rows: int) -> None:
+        """Print what each stage used."""
+        for stage, used in self.usage.items():
+            print(
+                f"  {stage:<14} {used.tasks:>5} tasks, {1e6 * used.cpu_seconds / n_rows:>7.1f} "
+                f"CPU-µs a row, the longest {used.longest_seconds:>6.1f} CPU-s, "
+                f"at most {readable_bytes(used.peak_bytes)} so far"
+            )
+        print(f"  {'all else':<14} {'':>11} {1e6 * self.rest / n_rows:>7.1f} CPU-µs a row")
+        print(
+            f"  in all {1e6 * self.cpu_seconds / n_rows:.1f} CPU-µs a row, objective "
+            f"{self.objective:.4f}, a process had {readable_bytes(self.peak_bytes)} at most",
+            flush=True,
+        )
+
+
+def fit_on_disk(
+    data: Path,
+    run: Path,
+    config: FitConfig,
+    *,
+    column: str,
+    id_column: str,
+    memory: int | None = None,
+    address: str | None = None,
+) -> DiskRun:
+    """Fit and assign, here or on the Ray cluster at an address."""
+    given = data, run, config, column, id_column, memory, address
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_fit, *given).result()
+
+
+def _fit(
+    data: Path,
+    run: Path,
+    config: FitConfig,
+    column: str,
+    id_column: str,
+    memory: int | None,
+    address: str | None,
+) -> DiskRun:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import faiss
+    import torch
+
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    engine: Engine = LocalEngine()
+    if address is not None:
+        from prcut.runtime.ray_engine import RayEngine
+
+        engine = RayEngine(address)
+    measured, start = MeasuredEngine(engine), _seconds()
+    columns = {"column": column, "id_column": id_column}
+    how = {"engine": measured, "device": "cpu"}
+    found = fit_run(data, run, config, **columns, memory=memory, **how)
+    if found.mode != "disk":
+        raise RuntimeError("the rows fit in memory")
+    assign_parquet(found.assigner, data, run / "assigned", **columns, **how)
+    rest = _seconds() - start
+    if address is None:  # tasks ran in this process
+        rest -= sum(used.cpu_seconds for used in measured.usage.values())
+    peak = max(peak_memory() or 0, *(used.peak_bytes for used in measured.usage.values()))
+    return DiskRun(found.objective, found.used_clusters, measured.usage, rest, peak)
+
+
+def _seconds() -> float:
+    return sum(os.times()[:2])
+
+
+def labels_of(run: Path, n_rows: int) -> np.ndarray:
+    """Return the clusters of all rows: of the partition, or the assigner's where a row has none."""
+    labels = RowLabels(Folder(run / "partition")).read(0, n_rows)
+    assigned = pq.read_table(run / "assigned", columns=["label"])["label"].to_numpy()
+    return np.where(labels < 0, assigned, labels)
