@@ -127,7 +127,10 @@ def find_partition(
     if _is_many(n_clusters, prices):
         if quick is None:
             quick = quick_partition(coarse, n_clusters, balance_weight=balance_weight, seed=seed)
-        return _find_many(coarse, n_clusters, balance_weight, quick, starts, (n_init, seed, n_jobs))
+        how = n_init, seed, n_jobs
+        partition = _find_many(coarse, n_clusters, balance_weight, quick, starts, how)
+        log("combined starts", partition.objective)
+        return partition
     n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
     *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
     # the quick search and the fragments of the starts at once, though one thread stops after the

@@ -17,7 +17,7 @@ from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run
 from prcut.runtime.folder import Folder
-from prcut.training.assigner.predict import assign_probs
+from prcut.training.assigner.predict import assign_labels, assign_probs
 from prcut.ui.report import inspect_rows as library
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.saved_run import inspect_run
@@ -86,27 +86,29 @@ def test_the_same_run_gives_the_same_map(
     np.testing.assert_array_equal(again.coords, in_memory.coords)
 
 
+@pytest.mark.parametrize("solver", ["search", "train"])
 def test_blocks_give_the_links_of_all_edges(
-    blobs: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    blobs: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch, solver: Any
 ) -> None:
-    folder, rows = blobs
-    config = FitConfig.of("default", 4, **SMALL)
-    fit_run(rows, folder / "disk", config, memory=1000, device="cpu")
+    (folder, rows), name = blobs, f"disk-{solver}"
+    config = FitConfig.of("default", 4, solver=solver, **SMALL)
+    result = fit_run(rows, folder / name, config, memory=1000, device="cpu")
     with pytest.raises(InvalidInputError, match="does not record where its data are"):
-        inspect_run(folder / "disk")
-    found = inspect_run(folder / "disk", data=rows)
-    expected, partition = np.zeros((4, 4)), RowLabels(Folder(folder / "disk/partition"))
-    of_rows = partition.read(0, len(rows))
-    for block in open_blocks(folder / "disk/blocks"):
-        labels = of_rows[block.rows]
+        inspect_run(folder / name)
+    found = inspect_run(folder / name, data=rows)
+    of_rows = assign_labels(result.assigner, rows)
+    if solver == "search":
+        of_rows = RowLabels(Folder(folder / name / "partition")).read(0, len(rows))
+    expected = np.zeros((4, 4))
+    for block in open_blocks(folder / name / "blocks"):
         dense = block.graph("mean").weight.to_dense().double().numpy()
-        one_hot = np.eye(4)[labels]
+        one_hot = np.eye(4)[of_rows[block.rows]]
         expected += one_hot.T @ dense @ one_hot
     np.testing.assert_allclose(found.links, expected, rtol=1e-6)
     assert found.bound is None
     # of very many rows some are looked at, spread over all
     monkeypatch.setattr(library, "_RANGE_ROWS", 50)
-    part = inspect_run(folder / "disk", data=rows, most_rows=200)
+    part = inspect_run(folder / name, data=rows, most_rows=200)
     assert len(part.rows) == len(part.labels) == 200
     assert part.rows[0] == 0
     assert part.rows[-1] == 599
