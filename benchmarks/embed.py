@@ -35,7 +35,8 @@ from prcut.pipeline.encoders.load import LOADERS, load_encoder
 LEAST_SPEED, MOST_MEMORY = 0.9, 1.1
 N_TEXTS, N_PARTS = 20_000, 5
 QUICK_TEXTS, QUICK_PARTS = 512, 2
-MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 16_000
+# more than a row group of the files, which is kept until it is full
+MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 40_000
 
 
 def read_texts(n_texts: int) -> list[str]:
