@@ -228,6 +228,7 @@ def _find_many(
     starts: Sequence[np.ndarray],
     how: tuple[int, int, int],
 ) -> Partition:
+    """Combine the drafts with more starts, all on groups of rows, then move single rows."""
     draft, (n_init, seed, n_jobs) = quick.partition, how
     weight = draft.balance_weight if balance_weight is None else balance_weight
     problem, groups = Problem.of(coarse, n_clusters, weight), quick.fragments

@@ -77,9 +77,10 @@ class BlockConfig:
         return max(self.max_core_rows, int(LARGEST_BLOCK * self.halo * self.block_rows))
 
     def __post_init__(self) -> None:
-        for name in ("n_neighbors", "block_rows", "halo", "kept"):
-            if name != "kept" or self.kept is not None:
-                check_positive_int(name, getattr(self, name))
+        for name in ("n_neighbors", "block_rows", "halo"):
+            check_positive_int(name, getattr(self, name))
+        if self.kept is not None:
+            check_positive_int("kept", self.kept)
         if self.anchors is not None and not 0 < self.anchors <= 1:
             raise InvalidInputError(f"anchors={self.anchors} must be in (0, 1].")
 
@@ -162,9 +163,12 @@ class _Plan(NamedTuple):
         return len(self.cuts) - 1
 
     def to_json(self) -> dict[str, Any]:
+        config = asdict(self.config)
+        if self.config.kept is None:  # as versions wrote it that kept all rows
+            del config["kept"]
         return {
             "format": BLOCKS_FORMAT,
-            "config": asdict(self.config),
+            "config": config,
             "n_samples": self.source.n_samples,
             "n_features": self.source.n_features,
             "dtype": self.source.dtype.name,
@@ -211,10 +215,11 @@ def _make_centroids(folder: Folder, plan: _Plan) -> tuple[np.ndarray, Packing | 
         centroids = train_centroids(compared, n_cells, limit, plan.config.metric, plan.config.seed)
         arrays = {"centroids.npy": centroids, "unit.npy": choose_unit(sample)}
         folder.seal("centroids.json", arrays, {"key": plan.key})
-    centroids, unit = (folder.read_array(name) for name in ("centroids.npy", "unit.npy"))
+    centroids = folder.read_array("centroids.npy")
     if plan.config.kept is None or plan.source.dtype.itemsize <= 2:
         return centroids, None
-    return centroids, Packing.of(centroids, unit, plan.config.metric, plan.config.scales)
+    unit, compared_by = folder.read_array("unit.npy"), (plan.config.metric, plan.config.scales)
+    return centroids, Packing.of(centroids, unit, *compared_by)
 
 
 def _scatter_range(
