@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
 def choose_memory(task: Task) -> int:
     """Return the limit that makes so many blocks."""
-    sizes = task.rows.shape[1], task.rows.dtype.itemsize, task.n_neighbors
+    sizes = *task.rows.shape, task.rows.dtype.itemsize, task.n_neighbors
     wanted, memory = len(task.rows) // N_BLOCKS, 2**20
     while choose_block_rows(memory, *sizes, halo=4) < wanted:
         memory += 2**20

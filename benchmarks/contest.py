@@ -2,8 +2,8 @@
 
 57 data sets (texts, images, tables, planted), in two halves: ``development``, by which rules may be
 changed, and ``test``, which is run once per release candidate from a clean checkout; each start of
-it is a line in ``results/contest_test_log.md``. Runs are one process each and resumable; the
-records are ``results/contest.jsonl`` and ``results/contest_test.jsonl``.
+it is a line in ``results/contest_test_log.md``. Runs are processes forked from one, and
+resumable; the records are ``results/contest.jsonl`` and ``results/contest_test.jsonl``.
 
 Exits with 1 when a claim falls short: mean rank (NMI) of the default before every peer's, over all
 and by kind; better than k-means, SpectralClustering, HDBSCAN, EVoC and UMAP + HDBSCAN by Wilcoxon
@@ -33,6 +33,7 @@ from benchmarks.harness.contest.sets import HALVES
 from benchmarks.harness.contest.specs import contest_specs
 from benchmarks.harness.records import RunRecord, read_records
 from benchmarks.harness.runner import pending_specs, run_all
+from benchmarks.harness.warm import run_warm
 
 from _verdict import verdict
 
@@ -64,7 +65,7 @@ def run_half(half: str) -> None:
     print(f"{half}: {len(pending)} of {len(specs)} runs are missing", flush=True)
     if half == "test" and pending:
         log_test_run(len(pending))
-    run_all(specs, path)
+    run_all(specs, path, run=run_warm)
 
 
 def report(records: list[RunRecord], folder: Path, name: str) -> list[str]:

@@ -5,8 +5,9 @@
 
 The bare loop is that of sentence-transformers on a list in memory, which sorts all texts by their
 length; ours reads Parquet, keeps ids, seals chunks and writes Parquet. Both run in turns on parts
-of the texts, and CPU seconds are compared, which other work on the machine disturbs least. Peak
-memory is that of fresh processes at n and 4n rows of JSONL, with an encoder that costs nothing.
+of the texts, several times where the parts are small, and the fewest CPU seconds of each are
+compared: other work on the machine only adds some. Peak memory is that of fresh processes at n and
+4n rows of JSONL, with an encoder that costs nothing.
 """
 
 import argparse
@@ -33,10 +34,10 @@ from prcut.pipeline.encoders.base import Encoder
 from prcut.pipeline.encoders.load import LOADERS, load_encoder
 
 LEAST_SPEED, MOST_MEMORY = 0.9, 1.1
-N_TEXTS, N_PARTS = 20_000, 5
-QUICK_TEXTS, QUICK_PARTS = 512, 2
-# more than a row group of the files, which is kept until it is full
-MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 40_000
+# texts, the parts they come in, and how often each part is encoded
+SPEED, QUICK_SPEED = (20_000, 5, 1), (256, 1, 4)
+# two row groups of the files, each kept until it is full, and more
+MEMORY_ROWS, QUICK_MEMORY_ROWS = 100_000, 80_000
 
 
 def read_texts(n_texts: int) -> list[str]:
@@ -68,7 +69,9 @@ def make_model(folder: Path) -> str:
     return f"sentence-transformers:{folder}"
 
 
-def compare_speed(model: str, texts: list[str], n_parts: int, folder: Path) -> tuple[float, float]:
+def compare_speed(
+    model: str, texts: list[str], n_parts: int, n_turns: int, folder: Path
+) -> tuple[float, float]:
     """Return rows per CPU second of the bare loop and of ours, over all parts."""
     loaded = load_encoder(model, torch.device("cpu"), "texts")
     module: Any = loaded.module
@@ -77,15 +80,19 @@ def compare_speed(model: str, texts: list[str], n_parts: int, folder: Path) -> t
     for number, part in enumerate(np.array_split(np.array(texts, object), n_parts)):
         table = pa.table({"id": np.arange(len(part)), "body": part.tolist()})
         pq.write_table(table, folder / f"{number}.parquet")
-        start = time.process_time()
-        expected = module.encode(part.tolist(), batch_size=64, show_progress_bar=False)
-        middle = time.process_time()
         how = {"text_column": "body", "id_column": "id", "device": "cpu"}
-        embed_files(folder / f"{number}.parquet", "loaded:x", folder / f"out{number}", **how)  # type: ignore[arg-type]
-        seconds["bare"] += middle - start
-        seconds["ours"] += time.process_time() - middle
-        found = pq.read_table(folder / f"out{number}")["vector"].to_pylist()
-        np.testing.assert_allclose(np.array(found), expected, atol=5e-3)
+        turns = []
+        for turn in range(n_turns):
+            out = folder / f"out{number}-{turn}"
+            start = time.process_time()
+            expected = module.encode(part.tolist(), batch_size=64, show_progress_bar=False)
+            middle = time.process_time()
+            embed_files(folder / f"{number}.parquet", "loaded:x", out, **how)  # type: ignore[arg-type]
+            turns.append((middle - start, time.process_time() - middle))
+            found = pq.read_table(out)["vector"].to_pylist()
+            np.testing.assert_allclose(np.array(found), expected, atol=5e-3)
+        for name, least in zip(seconds, np.min(turns, axis=0), strict=True):
+            seconds[name] += float(least)
     return len(texts) / seconds["bare"], len(texts) / seconds["ours"]
 
 
@@ -117,7 +124,7 @@ def memory_of_rows(n_rows: int, folder: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small random model")
-    parser.add_argument("--texts", type=int, default=N_TEXTS, help="fewer texts, nothing is kept")
+    parser.add_argument("--texts", type=int, default=SPEED[0], help="fewer texts, nothing is kept")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.memory_of:
@@ -130,8 +137,8 @@ def main() -> int:
         try:
             (folder / "model").mkdir()
             model = make_model(folder / "model") if given.quick else "minilm"
-            n_texts, n_parts = (QUICK_TEXTS, QUICK_PARTS) if given.quick else (given.texts, N_PARTS)
-            bare, ours = compare_speed(model, read_texts(n_texts), n_parts, folder)
+            n_texts, *turns = QUICK_SPEED if given.quick else (given.texts, *SPEED[1:])
+            bare, ours = compare_speed(model, read_texts(n_texts), *turns, folder)
             name = "random, 2 layers of 384" if given.quick else "MiniLM"
             figures = f"{bare:,.0f} rows/s", f"{ours:,.0f} rows/s", f"{ours / bare:.3f}"
             table.add(f"speed, {name}, CPU", f"{n_texts:,} texts", *figures)
@@ -145,7 +152,7 @@ def main() -> int:
         table.add("peak memory", f"{n_rows:,} rows", *sizes, f"{large / small:.3f}")
         if large > MOST_MEMORY * small:
             short.append(f"memory: {large / small:.3f} times as much for 4n rows")
-    if not given.quick and given.texts == N_TEXTS:
+    if not given.quick and given.texts == SPEED[0]:
         keep("embed", table)
     return verdict(short, "embedding costs what its encoder costs, in constant memory")
 

@@ -1,28 +1,35 @@
-"""All names of npm's packages, embedded and clustered on disk: a real collection without classes.
+"""All names of npm's packages, or a million surnames, embedded and clustered on disk.
 
     python benchmarks/package_names.py --names names.json              # k = 1000 and 10,000: hours
+    python benchmarks/package_names.py --names last_names.pkl.gz       # surnames: hours
     python benchmarks/package_names.py --names names.json --clusters 1000
     python benchmarks/package_names.py --quick                         # 3,000 names, k = 520
 
-The names come with the npm package all-the-package-names (`npm pack all-the-package-names`), the
-vectors with the PyPI package wordllama. Printed: CPU-µs a row by stage, the longest task, and names
-of thirty clusters to look at. Asked for: no cluster is empty, no task takes an hour. The quick
-version clusters the names of the Python modules of this environment by their characters.
+Real collections without planted clusters. The names of packages come with the npm package
+all-the-package-names (`npm pack all-the-package-names`), surnames and their countries with the PyPI
+package names-dataset, the vectors with the PyPI package wordllama. Printed: CPU-µs a row by stage,
+the longest task, names of thirty clusters to look at, and how well clusters tell the country where
+a surname is most frequent. Asked for: no cluster is empty, no task takes an hour. The quick version
+clusters the names of the Python modules of this environment by their characters.
 """
 
 import argparse
+import gzip
 import json
 import os
+import pickle
 import re
 import sys
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.metrics import normalized_mutual_info_score
 
 from _disk_run import fit_on_disk, labels_of
 from _verdict import verdict
@@ -35,9 +42,16 @@ MOST_SECONDS, MOST_BYTES = 3600.0, 4e9
 QUICK_ROWS, QUICK_CLUSTERS, QUICK_MEMORY, QUICK_FEATURES = 3_000, 520, 10**6, 64
 
 
+class Collection(NamedTuple):
+    """Names, and the country of each where it is known."""
+
+    names: list[str]
+    countries: list[str] | None = None
+
+
 def words(name: str) -> str:
     """Return a name as words: separators say nothing."""
-    return re.sub(r"[^A-Za-z0-9]+", " ", name).strip()
+    return re.sub(r"[\W_]+", " ", name).strip()
 
 
 def encode(texts: list[str], *, quick: bool) -> np.ndarray:
@@ -75,16 +89,30 @@ def show_clusters(names: list[str], labels: np.ndarray, n_clusters: int) -> None
         print(f"  {len(rows):>7,}  {', '.join(names[row] for row in chosen)}")
 
 
+def tell_countries(countries: list[str], labels: np.ndarray) -> None:
+    """Print what clusters say of countries, which took no part."""
+    nmi = normalized_mutual_info_score(countries, labels, average_method="max")
+    _, numbers = np.unique(countries, return_inverse=True)
+    table = np.zeros((labels.max() + 1, numbers.max() + 1), np.int64)
+    np.add.at(table, (labels, numbers), 1)
+    share, most = table.max(1).sum() / len(labels), table.sum(0).max() / len(labels)
+    print(f"countries: NMI {nmi:.3f}; {share:.3f} have that of most in their cluster ({most:.3f})")
+
+
 def run(
-    names: list[str], n_clusters: int, data: Path, run_folder: Path, memory: int | None
+    known: Collection, n_clusters: int, data: Path, run_folder: Path, memory: int | None
 ) -> list[str]:
     """Cluster the names; return what falls short."""
+    names = known.names
     print(f"{len(names):,} names, k = {n_clusters:,}", flush=True)
     config = FitConfig.of("default", n_clusters, metric="cosine", n_jobs=1)
     columns = {"column": "vector", "id_column": "name"}
     found = fit_on_disk(data, run_folder, config, **columns, memory=memory)
     found.show(len(names))
-    show_clusters(names, labels_of(run_folder, len(names)), n_clusters)
+    labels = labels_of(run_folder, len(names))
+    show_clusters(names, labels, n_clusters)
+    if known.countries is not None:
+        tell_countries(known.countries, labels)
     short = []
     if found.used_clusters < n_clusters:
         short.append(f"{n_clusters - found.used_clusters} of {n_clusters} clusters are empty")
@@ -95,7 +123,15 @@ def run(
     return short
 
 
-def read_names(path: str | None) -> list[str]:
+class PlainUnpickler(pickle.Unpickler):
+    """Reads numbers, strings, lists and dictionaries, and nothing that could run."""
+
+    def find_class(self, module: str, name: str) -> type:
+        """Refuse it, whatever it is."""
+        raise pickle.UnpicklingError(f"{module}.{name} is neither a name nor a number.")
+
+
+def read_names(path: str | None) -> Collection:
     if path is None:
         folder = Path(os.environ.get("PRCUT_DATA", "."))
         path = str(folder / "names.json")
@@ -103,8 +139,16 @@ def read_names(path: str | None) -> list[str]:
         print(f"{path} is not there: npm pack all-the-package-names.\nNothing was measured.")
         sys.exit(0 if os.environ.get("CI") else 2)
     # the order of the alphabet would put neighbours side by side
-    names = np.array(json.loads(Path(path).read_text()), object)
-    return np.random.default_rng(0).permutation(names).tolist()
+    rng = np.random.default_rng(0)
+    if not path.endswith(".gz"):
+        names = np.array(json.loads(Path(path).read_text()), object)
+        return Collection(rng.permutation(names).tolist())
+    with gzip.open(path) as file:
+        found = PlainUnpickler(file).load()
+    names = [name for name in found if words(name) and found[name]["country"]]
+    names = rng.permutation(np.array(names, object)).tolist()
+    shares = (found[name]["country"] for name in names)
+    return Collection(names, [max(share, key=share.get) for share in shares])
 
 
 def module_names() -> list[str]:
@@ -123,16 +167,16 @@ def main() -> int:
     parser.add_argument("--memory", type=float, default=2e9, help="bytes of data and graph")
     parser.add_argument("--folder", help="folder for the files; vectors in it are used again")
     args = parser.parse_args()
-    names = module_names() if args.quick else read_names(args.names)
+    known = Collection(module_names()) if args.quick else read_names(args.names)
     numbers = [args.clusters] if args.clusters else [1000, 10_000]
     numbers, memory = ([QUICK_CLUSTERS], QUICK_MEMORY) if args.quick else (numbers, args.memory)
     short = []
     with tempfile.TemporaryDirectory(dir=args.folder) as place:
         data = Path(args.folder or place) / "vectors"
-        write_vectors(data, names, quick=args.quick)
+        write_vectors(data, known.names, quick=args.quick)
         for n_clusters in numbers:
             run_folder = Path(place) / f"run-{n_clusters}"
-            short += run(names, n_clusters, data, run_folder, int(memory))
+            short += run(known, n_clusters, data, run_folder, int(memory))
     return verdict(short, "a collection without classes is clustered on one machine")
 
 

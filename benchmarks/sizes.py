@@ -71,7 +71,7 @@ def on_disk(rows: np.ndarray, n_clusters: int) -> np.ndarray:
     """Cluster into equal sizes through blocks on disk, some twenty of them."""
     config = FitConfig.of("default", n_clusters, seed=0, max_size="equal")
     graph, memory = GraphConfig.of(config, len(rows)), 2**16
-    sizes = rows.shape[1], rows.dtype.itemsize, graph.n_neighbors
+    sizes = *rows.shape, rows.dtype.itemsize, graph.n_neighbors
     while choose_block_rows(memory, *sizes, halo=4) < len(rows) // 20:
         memory = memory * 5 // 4
     with tempfile.TemporaryDirectory() as folder:

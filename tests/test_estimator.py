@@ -204,7 +204,7 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(
 
 def test_neighbours_of_an_earlier_fit_are_forgotten(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     model = quick(max_steps=20).fit(blobs[0])
-    assert model.n_neighbors_ == 10
+    assert model.n_neighbors_ == 13  # a sixth of a cluster
     graph = build_graph(blobs[0], 5, max_components=3)
     assert not hasattr(model.fit(blobs[0], graph=graph), "n_neighbors_")
     assert model.set_params(n_neighbors=7).fit(blobs[0]).n_neighbors_ == 7

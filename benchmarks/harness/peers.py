@@ -284,9 +284,13 @@ PEERS: dict[str, Method] = {
         "HDBSCAN (scikit-learn)", _hdbscan, ("scikit-learn",), given_k=False, seeded=False
     ),
     "umap_hdbscan": Method(
-        "UMAP + HDBSCAN", _umap_hdbscan, ("umap-learn", "scikit-learn"), given_k=False
+        "UMAP + HDBSCAN",
+        _umap_hdbscan,
+        ("umap-learn", "scikit-learn"),
+        given_k=False,
+        modules=("umap",),
     ),
-    "evoc": Method("EVoC", _evoc, ("evoc",), given_k=False),
+    "evoc": Method("EVoC", _evoc, ("evoc",), given_k=False, modules=("evoc",)),
     "leiden": Method("Leiden", _leiden, ("leidenalg", "igraph"), on_graph=True, given_k=False),
     "leiden_k": Method("Leiden at equal k", _leiden_k, ("leidenalg", "igraph"), on_graph=True),
     "metis": Method("METIS", _metis, ("pymetis",), on_graph=True),

@@ -26,7 +26,7 @@ from benchmarks.harness.records import (
 
 from prcut.runtime.progress import Progress
 
-__all__ = ["pending_specs", "run_all"]
+__all__ = ["pending_specs", "read_result", "run_all", "run_cold"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ def run_all(
     results_path: str | Path,
     *,
     on_progress: Callable[[Progress], None] | None = None,
+    run: Callable[[RunSpec, Path], RunResult] | None = None,
 ) -> list[RunRecord]:
     """Run what the file does not have yet; return all of the file's records.
 
@@ -49,6 +50,8 @@ def run_all(
         A file of one JSON line per run, made where it is not there.
     on_progress : callable, optional
         Called with the :class:`~prcut.runtime.progress.Progress` of downloads and encoders.
+    run : callable, optional
+        Makes one run; by default a new interpreter does, whose memory is its own.
     """
     path = Path(results_path)
     pending = pending_specs(specs, read_records(path))
@@ -61,7 +64,7 @@ def run_all(
             # labels instead of a graph: nothing to prepare
             has_graph = spec.n_neighbors > 0
             prepared[start] = prepare_inputs(spec, on_progress) if has_graph else Path()
-        result = _run_worker(spec, prepared[start])
+        result = (run or run_cold)(spec, prepared[start])
         append_record(path, RunRecord(spec, result))
         _LOG.info("%d/%d %s", number, len(pending), _summary(spec, result))
     return read_records(path)
@@ -82,7 +85,8 @@ def pending_specs(specs: Iterable[RunSpec], records: Iterable[RunRecord]) -> lis
     return [spec for key, spec in unique.items() if settled.get(key, 0.0) < spec.time_limit]
 
 
-def _run_worker(spec: RunSpec, inputs_path: Path) -> RunResult:
+def run_cold(spec: RunSpec, inputs_path: Path) -> RunResult:
+    """Run a method in a new interpreter, which ends at its time limit."""
     with tempfile.TemporaryDirectory(prefix="prcut-bench-") as folder:
         result_path = Path(folder) / "result.json"
         command = [
@@ -108,12 +112,18 @@ def _run_worker(spec: RunSpec, inputs_path: Path) -> RunResult:
                 # also on Ctrl-C; and what a method has started itself ends with it
                 _kill_group(process)
             stderr.seek(0)
-            last_words = stderr.read().decode(errors="replace").strip().splitlines()
-        if code is None:
-            return RunResult("timed out", f"stopped after {spec.time_limit:g} s")
-        if code == 0:
-            return parse_result(result_path.read_text())
-        return RunResult("failed", last_words[-1] if last_words else f"ended with code {code}")
+            last_words = stderr.read().decode(errors="replace")
+        return read_result(spec, code, result_path, last_words)
+
+
+def read_result(spec: RunSpec, code: int | None, path: Path, last_words: str) -> RunResult:
+    """Return what a process left that ended with a code, or None where it took too long."""
+    if code is None:
+        return RunResult("timed out", f"stopped after {spec.time_limit:g} s")
+    if code == 0:
+        return parse_result(path.read_text())
+    lines = last_words.strip().splitlines()
+    return RunResult("failed", lines[-1] if lines else f"ended with code {code}")
 
 
 def _wait(process: subprocess.Popen[bytes], spec: RunSpec) -> int | None:

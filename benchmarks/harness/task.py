@@ -38,3 +38,5 @@ class Method(NamedTuple):
     """Whether it is given the number of clusters."""
     seeded: bool = True
     """Whether seeds differ: one run is enough where they do not."""
+    modules: tuple[str, ...] = ()
+    """Modules that take seconds to import, which is done before the clock starts."""

@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks.harness.inputs import Inputs, load_bench_dataset, load_inputs, rows_digest
 from benchmarks.harness.label_similarity import LABEL_METHODS, learn_labels
 from benchmarks.harness.methods import METHODS
+from benchmarks.harness.peers import require_package
 from benchmarks.harness.records import RunResult, RunSpec, parse_spec
 from benchmarks.harness.scores import score_clusters
 from benchmarks.harness.task import Method, Task
@@ -31,7 +32,7 @@ from benchmarks.harness.usage import peak_memory
 import prcut
 from prcut.errors import InvalidInputError, PRCutError
 
-__all__ = ["main", "run_spec"]
+__all__ = ["main", "run_spec", "work"]
 
 
 def run_spec(spec: RunSpec, inputs_path: str) -> RunResult:
@@ -49,6 +50,8 @@ def run_spec(spec: RunSpec, inputs_path: str) -> RunResult:
         inputs = load_inputs(inputs_path, spec.n_neighbors)
         assert inputs.graph is not None  # noqa: S101
         run = partial(method.run, Task(inputs.rows, inputs.graph, inputs.n_clusters, spec.seed))
+    for module in method.modules:
+        require_package(module, module)
     _say_started()
     start, cpu_start = time.perf_counter(), _cpu_seconds()
     clusters = run()
@@ -83,9 +86,14 @@ def _with_labels(spec: RunSpec) -> tuple[Inputs, Callable[[], np.ndarray]]:
 def main(arguments: list[str]) -> int:
     """Run what standard input asks for."""
     inputs_path, result_path = arguments
+    return work(parse_spec(sys.stdin.readline()), inputs_path, result_path)
+
+
+def work(spec: RunSpec, inputs_path: str, result_path: str) -> int:
+    """Run a spec and write its result; return the exit code."""
     _end_with_parent()
     try:
-        result = run_spec(parse_spec(sys.stdin.readline()), inputs_path)
+        result = run_spec(spec, inputs_path)
     except PRCutError as error:
         sys.stderr.write(f"{error}\n")
         return 2

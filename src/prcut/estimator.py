@@ -51,7 +51,7 @@ class PRCut(
     preset : {"default", "paper-pixels", "paper-representations"}
         Where parameters left at None come from: ours, or the paper's and nothing beside them.
     n_neighbors : int, optional
-        By default 10, or 30 or 100 where independent starts disagree with fewer.
+        By default 15, or 50 or 100 where independent starts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
     metric : {"euclidean", "cosine", "inner_product"}

@@ -97,15 +97,15 @@ def mixed_units(n_features: int, dominating: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("n_features", "dominating"),
     # too few columns to tell units from shape, none that dominates, and many that do
-    [(5, 1), (12, 0), (40, 3)],
+    [(2, 1), (12, 0), (40, 5)],
 )
 def test_columns_of_like_variance_keep_their_units(n_features: int, dominating: int) -> None:
     assert column_scales(mixed_units(n_features, dominating)) is None
 
 
-@pytest.mark.parametrize("dominating", [1, 2])
+@pytest.mark.parametrize("dominating", [1, 2, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_columns_beside_one_or_two_of_all_variance_get_units_of_their_own(
+def test_columns_beside_a_few_of_all_variance_get_units_of_their_own(
     dominating: int, dtype: type
 ) -> None:
     rows = np.hstack([mixed_units(29, dominating), np.ones((500, 1))]).astype(dtype)
@@ -116,6 +116,12 @@ def test_columns_beside_one_or_two_of_all_variance_get_units_of_their_own(
     divided = divide_columns(rows, scales)
     assert divided.dtype == dtype
     np.testing.assert_allclose(divided[:, :-1].std(0), 1, rtol=1e-5)
+
+
+def test_main_directions_keep_their_units() -> None:
+    directions = mixed_units(12, 0) * 10.0 ** -np.arange(12)
+    assert column_scales(directions) is None
+    assert column_scales(directions[:, ::-1]) is not None
 
 
 def test_sparse_rows_and_constant_rows_keep_their_units() -> None:

@@ -188,7 +188,7 @@ def test_the_test_half_is_logged_before_it_runs(contest, tmp_path, monkeypatch):
     monkeypatch.setattr(contest, "RESULTS", tmp_path)
     answers = {"status": "", "rev-parse": "abc123"}
     monkeypatch.setattr(contest, "ask_git", lambda command, *_: answers[command])
-    monkeypatch.setattr(contest, "run_all", lambda specs, path: lines.append(log.read_text()))
+    monkeypatch.setattr(contest, "run_all", lambda specs, path, run: lines.append(log.read_text()))
     lines: list[str] = []
     contest.run_half("test")
     contest.run_half("test")

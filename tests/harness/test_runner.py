@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench_samples import record
-from benchmarks.harness import runner
+from benchmarks.harness import runner, warm
 from benchmarks.harness.inputs import load_bench_dataset, load_inputs, prepare_inputs
 from benchmarks.harness.records import RunRecord, RunSpec, append_record, read_records
 from benchmarks.harness.runner import pending_specs, run_all
@@ -65,7 +65,7 @@ def test_runs_are_made_once_and_what_fails_does_not_stop_the_others(
         asked.append(spec)
         return done.result
 
-    monkeypatch.setattr(runner, "_run_worker", remember)
+    monkeypatch.setattr(runner, "run_cold", remember)
     again = run_all(specs[1:], path)
     assert asked == []
     assert again == [failed, ours, done]
@@ -187,3 +187,18 @@ def test_a_worker_that_dies_is_recorded_with_its_last_words(
     append_record(tmp_path / "runs.jsonl", dead)
     *_, dead = run_all([SPEC], tmp_path / "runs.jsonl")
     assert dead.result.message == "ended with code 7"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_forked_runs_are_those_of_new_interpreters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm, "_IMPORTED", ["benchmarks.harness.worker"])  # compiles nothing
+    fails = replace(SPEC, method="frobnicate")
+    slow = replace(SPEC, method="prcut", n_rows=None, time_limit=0.1)
+    (cold,) = run_all([SPEC], tmp_path / "cold.jsonl")
+    forked, failed, late = run_all([SPEC, fails, slow], tmp_path / "warm.jsonl", run=warm.run_warm)
+    assert (forked.result.nmi, forked.result.data) == (cold.result.nmi, cold.result.data)
+    assert (forked.result.cpu_seconds or 9) < 5  # imports are not counted
+    assert failed.result.message.startswith("method='frobnicate' does not exist; choose from")
+    assert (late.result.status, late.result.message) == ("timed out", "stopped after 0.1 s")

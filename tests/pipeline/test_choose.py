@@ -15,7 +15,7 @@ from prcut.search.problem import Partition
 
 def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     star = SimilarityGraph.from_neighbors([[1], [0], [0], [0], [0]])
-    agreement = {10: 0.5, 30: 0.95, 100: 0.99}
+    agreement = {15: 0.7, 50: 0.8, 100: 0.99}
     searched: list[int] = []
     built: list[int] = []
 
@@ -25,9 +25,7 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
 
     def link(found: Neighbors, *_: object) -> SimilarityGraph:
         built.append(found.indices.shape[1])
-        return graph
-
-    graph = star
+        return star
 
     def quick(*_: object, **__: object) -> QuickPartition:
         return QuickPartition(
@@ -40,22 +38,21 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(choose, "warn_of_data", lambda *_: None)
     rows = np.empty((60_000, 1))
     config = FitConfig(10)
-    assert choose_graph(rows, config).n_neighbors == 30
-    assert built == [10, 30]
-    assert searched == [30]  # the ten nearest are among them
-    agreement[30] = 0.6
+    assert choose_graph(rows, config).n_neighbors == 50
+    assert built == [15, 50]
+    assert searched == [50]  # the fifteen nearest are among them
+    agreement[50] = 0.6
     agreement[100] = 0.55
     assert choose_graph(rows, config).n_neighbors == 100  # where none decide, the most
-    assert searched == [30, 30, 100]
+    assert searched == [50, 50, 100]
     built.clear()
     agreement[40] = 0.1
     choose_graph(rows, replace(config, n_neighbors=40))
     assert built == [40]
-    # without hubs the fewest do, whatever starts say
-    graph = SimilarityGraph.from_neighbors([[1], [2], [3], [4], [0]])
+    agreement[15] = 0.75
     built.clear()
-    assert choose_graph(rows, config).n_neighbors == 10
-    assert built == [10]
+    assert choose_graph(rows, config).n_neighbors == 15  # the fewest on which starts agree
+    assert built == [15]
 
 
 def test_the_graph_chosen_is_the_one_built_and_warned_of_once() -> None:
@@ -77,7 +74,15 @@ def test_neighbours_to_try_suit_the_rows() -> None:
             assert tried == sorted(set(tried))
             assert 1 <= tried[0] <= tried[-1] < n_samples
             assert n_samples * tried[-1] <= max(2.1e7, 15 * n_samples)
-    assert choose._neighbors_to_try(60_000, FitConfig(10)) == [10, 30, 100]
+    # of clusters of 6,000, 170, 72, 45 and 17 rows
+    for n_samples, n_clusters, expected in (
+        (60_000, 10, [15, 50, 100]),
+        (13_083, 77, [15, 50]),
+        (1440, 20, [12, 30]),
+        (180, 4, [10, 30]),
+        (1350, 79, [10, 30]),
+    ):
+        assert choose._neighbors_to_try(n_samples, FitConfig(n_clusters)) == expected
 
 
 def test_neighbours_stay_below_the_rows_and_above_nothing() -> None:

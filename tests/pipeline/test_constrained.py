@@ -27,16 +27,16 @@ def rows() -> np.ndarray:
 
 
 def test_equal_sizes_and_nearly_so_of_new_rows(rows: np.ndarray, tmp_path: object) -> None:
-    model = fit(rows[:700], max_size="equal")
-    assert (np.bincount(model.labels_) == 70).all()
-    free = fit(rows[:700])
-    sizes = np.bincount(model.predict(rows[700:1100]), minlength=10)
-    others = np.bincount(free.predict(rows[700:1100]), minlength=10)
+    model = fit(rows[:1000], max_size="equal")
+    assert (np.bincount(model.labels_) == 100).all()
+    free = fit(rows[:1000])
+    sizes = np.bincount(model.predict(rows[1000:1400]), minlength=10)
+    others = np.bincount(free.predict(rows[1000:1400]), minlength=10)
     assert np.abs(sizes - 40).sum() <= np.abs(others - 40).sum() + 8
     model.save(f"{tmp_path}/model")
     loaded = PRCut.load(f"{tmp_path}/model")
     assert loaded.max_size == "equal"
-    np.testing.assert_array_equal(loaded.predict(rows[700:1100]), model.predict(rows[700:1100]))
+    np.testing.assert_array_equal(loaded.predict(rows[1000:1400]), model.predict(rows[1000:1400]))
 
 
 @pytest.mark.parametrize(

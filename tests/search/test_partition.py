@@ -260,8 +260,8 @@ def test_starts_that_agree_in_nothing_are_combined_quickly(monkeypatch: pytest.M
 
     monkeypatch.setattr("prcut.search.problem.find_optimum", watch)
     find_partition(knn_graph(np.random.default_rng(0).normal(size=(3000, 12))), 12)
-    # starts, all of them together, the best with each and with both drafts, and what came of that
-    assert len(sizes) == 4 + 1 + 6 + 1
+    # starts, all of them together, the best with each and with the drafts, and what came of that
+    assert len(sizes) == 4 + 1 + 7 + 1
     assert max(sizes) <= choose_n_fragments(3000, 12) + 12
 
 
@@ -353,3 +353,11 @@ def test_the_largest_fragments_stay_and_the_rest_of_each_cluster_is_one() -> Non
     }
     np.testing.assert_array_equal(joined[:3], 0)
     np.testing.assert_array_equal(joined[4:6], 1)
+
+
+@pytest.mark.parametrize("sizes", [(400, 100, 30, 30), (2000, *[50] * 9), (5000, 100)])
+def test_unequal_clusters_well_apart_are_found(sizes: tuple[int, ...]) -> None:
+    rows, planted = make_blobs(list(sizes), 8, random_state=0)
+    quick = quick_partition(knn_graph(rows), len(sizes))
+    assert quick.partition.agreement == 1.0
+    assert adjusted_rand_score(planted, quick.partition.labels) > 0.99

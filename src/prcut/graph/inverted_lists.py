@@ -262,12 +262,7 @@ def _fewest(rank: np.ndarray, most: int, recall: float) -> tuple[int, float]:
 
 
 def search_lists(
-    lists: Lists,
-    vectors: Vectors,
-    n_neighbors: int,
-    *,
-    n_probe: int,
-    n_candidates: int,
+    lists: Lists, vectors: Vectors, n_neighbors: int, *, n_probe: int, n_candidates: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return distances and indices of the nearest candidates, as ``vectors`` measure them."""
     distances = np.empty((len(lists.queries), n_neighbors), np.float32)

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 MEASURED_ROWS = 2**16
 # columns stand in units of their own where the variance is that of fewer than so many, and of less
 # than this fraction of them all
-_FEW_COLUMNS, _FEW_OF_ALL = 2, 0.1
+_FEW_COLUMNS, _FEW_OF_ALL = 4, 0.5
+# rank correlation of variances and places from which columns are main directions
+_IN_ORDER = -0.9
 
 
 def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
-    """Return the deviation of every column where one or two of many hold nearly all the variance.
+    """Return the deviation of every column where a few of many hold nearly all the variance.
 
     Distances would be those of these columns alone, only because their units are smaller: cents
-    beside years. None where columns can be compared as they are, and for sparse rows.
+    beside years. None where columns can be compared as they are, for sparse rows, and for main
+    directions, which come in the order of their variances: these say what they are worth.
 
     >>> rows = np.random.default_rng(0).normal(size=(100, 12))
     >>> column_scales(rows) is None, column_scales(rows * [1000, *[1] * 11]).round().astype(int)
@@ -38,6 +41,9 @@ def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
     # the inverse participation ratio: m where m columns have all the variance in equal parts
     n_columns = float(variance.sum() ** 2 / variance.square().sum().clamp_min(1e-300))
     if not 0 < n_columns < min(_FEW_COLUMNS, _FEW_OF_ALL * len(variance)):
+        return None
+    ranks = variance.argsort(stable=True).argsort()
+    if np.corrcoef(np.arange(len(ranks)), ranks)[0, 1] <= _IN_ORDER:
         return None
     return np.asarray(torch.where(variance > 0, variance.sqrt(), 1.0).float())
 

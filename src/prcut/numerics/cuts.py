@@ -97,11 +97,7 @@ def cluster_links(weight: Tensor, labels: Tensor, n_clusters: int | None = None)
 
 
 def normalized_cut(
-    weight: Tensor,
-    labels: Tensor,
-    n_clusters: int | None = None,
-    *,
-    reduction: Reduction = "sum",
+    weight: Tensor, labels: Tensor, n_clusters: int | None = None, *, reduction: Reduction = "sum"
 ) -> Tensor:
     """Compute the normalised cut of a labelling: :func:`ratio_cut` with degrees as node weights.
 

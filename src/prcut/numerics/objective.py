@@ -186,8 +186,7 @@ class _SoftCuts(torch.autograd.Function):
 def carry_batch_gradient(running_mass: Tensor, batch_mass: Tensor) -> Tensor:
     r"""Return the running mass with the gradient of the batch's mass (errata 3).
 
-    Dividing by the result makes autograd give the batch gradient of the paper (eq. 9):
-    for one cluster and the sum form,
+    Dividing by it makes autograd give the paper's batch gradient (eq. 9), for one cluster's sum
     :math:`∂/∂p_i = \frac{2}{p̄} Σ_j W_{ij}(1−2p_j) − \frac{1}{n p̄^2} Σ_{ab} W_{ab}(p_a+p_b−2p_ap_b)`
     with :math:`p̄` the running mass and n the rows of the batch.
     """

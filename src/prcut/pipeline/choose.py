@@ -24,11 +24,11 @@ from prcut.search.partition import QuickPartition, quick_partition
 _LOG = logging.getLogger(__name__)
 
 # numbers of neighbours to try; the mean adjusted Rand index from which starts agree
-_FEW_TO_MANY, _AGREE = (10, 30, 100), 0.85
-# the only number of a fast fit; the fraction of them that a fast fit, and any other, is to find
-_FAST, _FAST_RECALL, _RECALL = 15, 0.95, 0.98
-# spread of the degrees, in means, below which the fewest neighbours suffice
-_EVEN = 1 / 3
+_FEW_TO_MANY, _AGREE = (15, 50, 100), 0.75
+# the fraction of the neighbours that a fast fit, and any other, is to find
+_FAST_RECALL, _RECALL = 0.95, 0.98
+# to count clusters: few neighbours where the spread of the degrees, in means, is small
+_COUNTED, _EVEN = (10, 30), 1 / 3
 
 
 class ChosenGraph(NamedTuple):
@@ -67,9 +67,7 @@ def choose_n_clusters(
     if graph is None:
         rows = as_rows(divide_columns(rows, _scales(rows, config)))
         most_neighbors = rows.shape[0] - 1
-        few, many = (
-            min(config.n_neighbors or number, most_neighbors) for number in _FEW_TO_MANY[:2]
-        )
+        few, many = (min(config.n_neighbors or number, most_neighbors) for number in _COUNTED)
         found = _find_neighbors(rows, many, config)
         graph = link_neighbors(found.nearest(few), rows, config.similarity)
         if _spread_of_degrees(graph) > _EVEN:
@@ -95,7 +93,7 @@ def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
     scales = _scales(rows, config)
     if scales is not None:
         text = (
-            "one or two columns hold nearly all the variance, so all were divided by their "
+            "a few columns hold nearly all the variance, so all were divided by their "
             "standard deviations; give graph=prcut.build_graph(X) to keep their units."
         )
         warn_of(text)
@@ -112,13 +110,10 @@ def choose_graph(
 ) -> ChosenGraph:
     """Return the sparsest graph on which independent starts agree, with its quick partition.
 
-    Few neighbours follow the shape of clusters closely, and suffice where degrees are even: the
-    rows lie on something of few dimensions. Where some rows are neighbours of very many, few
-    neighbours lead to these hubs, and suffice only if different starts find the same clusters;
-    otherwise more are tried. Where no number decides, the largest is taken, since it averages most.
-    A solver that trains has no starts to compare: see :func:`choose_n_neighbors`.
-    ``config.n_neighbors``, where it is given, is the only number that is tried. Neighbours that
-    were ``found`` already are not looked for again.
+    Few neighbours follow the shape of clusters closely, where different starts find the same ones;
+    more are tried where they do not. Where no number decides, the largest is taken, since it
+    averages most. A solver that trains has no starts to compare: see :func:`choose_n_neighbors`.
+    ``config.n_neighbors``, if given, is the only one tried; ``found`` are not looked for again.
     """
     log = StepLog() if log is None else log
     n_samples, scales = rows.shape[0], choose_scales(rows, config)
@@ -128,10 +123,9 @@ def choose_graph(
         graph = build_neighbor_graph(rows, n_neighbors, config)
         return ChosenGraph(graph, n_neighbors, scales=scales)
     rows = as_rows(rows)
-    fewest, *_ = to_try = _neighbors_to_try(n_samples, config)
-    # the fewest are the nearest of the next number, which is often needed as well, and so are those
-    # of a last number that is hardly larger
-    at_once = max(number for number in to_try if number <= 2 * to_try[:2][-1])
+    to_try = _neighbors_to_try(n_samples, config)
+    # the fewest are the nearest of the next number, which is often needed as well
+    at_once = to_try[:2][-1]
     for n_neighbors in to_try:
         if found is None or n_neighbors > found.indices.shape[1]:
             found = _find_neighbors(rows, max(n_neighbors, at_once), config)
@@ -140,7 +134,7 @@ def choose_graph(
         quick = _divide_quickly(graph, config)
         agreement = quick.partition.agreement
         log(f"{n_neighbors} neighbours: starts agree to {agreement:.2f}")
-        if agreement >= _AGREE or (n_neighbors == fewest and _spread_of_degrees(graph) <= _EVEN):
+        if agreement >= _AGREE:
             break
     assert found is not None  # noqa: S101
     warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
@@ -160,6 +154,7 @@ def _divide_quickly(graph: SimilarityGraph, config: FitConfig) -> QuickPartition
         graph,
         config.n_clusters,
         balance_weight=config.balance_weight,
+        at_random=config.n_starts > 0,
         seed=config.seed,
         n_jobs=config.n_threads,
     )
@@ -208,12 +203,18 @@ def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
 def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
     if config.n_neighbors is not None:
         return [int(config.n_neighbors)]
-    # more than a third of a cluster would join it to others
-    most = min(n_samples // (3 * config.n_clusters), max(15, 20_000_000 // n_samples))
-    most = max(1, min(max(most, 10), n_samples - 1))
+    few, some, many = _FEW_TO_MANY
+    size = n_samples // config.n_clusters
+    # a sixth of a cluster at first and a third at last, so that small ones are not joined to others
+    few = min(few, max(10, size // 6), n_samples - 1)
     if config.effort == "fast":
-        return [min(_FAST, most)]
-    return sorted({min(number, most) for number in _FEW_TO_MANY})
+        return [few]
+    # where clusters are very small, 30 at last; and some 20 million links in all
+    most = min(max(30, size // 3), n_samples // 3, 20_000_000 // n_samples)
+    tried = [few]
+    if most >= 2 * few:
+        tried.append(min(some, most))
+    return [*tried, many] if most >= many else tried
 
 
 def _spread_of_degrees(graph: SimilarityGraph) -> float:

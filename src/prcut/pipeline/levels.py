@@ -38,13 +38,7 @@ from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, absolute_path, plan_key
 from prcut.runtime.progress import Progress, StatusWriter
 from prcut.runtime.shuffle import bucket_counts, gather, is_scattered, scatter
-from prcut.runtime.sources import (
-    Source,
-    cut_row_ranges,
-    open_source,
-    rows_per_read,
-    sample_rows,
-)
+from prcut.runtime.sources import Source, cut_row_ranges, open_source, rows_per_read, sample_rows
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.assigner.saved import load_model

@@ -204,9 +204,9 @@ def choose_mode(
     source: Source, graph: GraphConfig, usable: int, *, on_disk: bool = False
 ) -> tuple[Mode, int]:
     """Choose memory where rows and graph fit, else blocks on disk; return the rows of a block."""
-    sizes = source.n_features, source.dtype.itemsize, graph.n_neighbors
+    sizes = source.n_samples, source.n_features, source.dtype.itemsize, graph.n_neighbors
     n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    needed = bytes_in_memory(source.n_samples, *sizes, n_processes=n_processes)
+    needed = bytes_in_memory(*sizes, n_processes=n_processes)
     mode: Mode = "disk" if on_disk or needed > usable else "memory"
     _LOG.info(
         "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "

@@ -264,9 +264,8 @@ class SaveMixin:
     def save(self: Any, path: str | Path) -> None:
         """Save as a folder of safetensors and JSON, which :meth:`load` reads on any machine.
 
-        ``model.safetensors`` and ``config.json`` are all that prediction needs;
-        ``fit.safetensors`` has the labels and the history. A ``similarity`` that is a function is
-        not saved.
+        ``model.safetensors`` and ``config.json`` are all that prediction needs; labels and history
+        are in ``fit.safetensors``. A ``similarity`` that is a function is not saved.
         """
         check_is_fitted(self)
         arrays: dict[str, np.ndarray] = {"labels": self.labels_}

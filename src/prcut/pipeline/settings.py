@@ -6,6 +6,7 @@ Like :mod:`prcut.training.settings`, this imports only the standard library.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from prcut.training.settings import setting
@@ -21,6 +22,8 @@ Effort = Literal["fast", "default", "best"]
 # those of graph.neighbors.Metric and graph.build.Similarity, whose modules load torch
 _METRICS = "euclidean", "cosine", "inner_product"
 _SIMILARITIES = "binary", "mean", "self_tuning", "cosine"
+# what is known of the rows is given by name only
+_known = partial(setting, None, panel="Known", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,7 @@ class FitSettings:
 
     n_clusters: int
     n_neighbors: int | None = setting(
-        None,
-        "Neighbours per row.",
-        option="neighbors",
-        panel="Graph",
-        shown="chosen from the data",
+        None, "Neighbours per row.", option="neighbors", panel="Graph", shown="chosen from the data"
     )
     metric: Metric = setting(  # noqa: RUF009
         "euclidean",
@@ -66,9 +65,7 @@ class FitSettings:
     layer_sizes: tuple[int, ...] = ()
     refine: bool = True
     hidden: tuple[int, ...] | None = setting(
-        None,
-        "Widths of the hidden layers, such as 512,512.",
-        shown="256",
+        None, "Widths of the hidden layers, such as 512,512.", shown="256"
     )
     standardize: bool = True
     bottleneck: int | None = setting(None, "Width of an extra layer before the last.")
@@ -90,33 +87,16 @@ class FitSettings:
         option="balance",
         shown="chosen from the graph to search, 2 to train",
     )
-    min_size: float | str | None = setting(
-        None,
-        "Rows of every cluster at least: a number of them, or a fraction of all below 1.",
-        panel="Known",
-        kw_only=True,
+    min_size: float | str | None = _known(
+        "Rows of every cluster at least: a number of them, or a fraction of all below 1."
     )
-    max_size: float | str | None = setting(
-        None,
-        "Rows of every cluster at most: a number, a fraction below 1, or equal for equal sizes.",
-        panel="Known",
-        kw_only=True,
+    max_size: float | str | None = _known(
+        "Rows of every cluster at most: a number, a fraction below 1, or equal for equal sizes."
     )
-    outliers: float | None = setting(
-        None,
-        "Label rows that belong nowhere -1, at most this fraction of usual rows; 0 labels none.",
-        panel="Known",
-        kw_only=True,
+    outliers: float | None = _known(
+        "Label rows that belong nowhere -1, at most this fraction of usual rows; 0 labels none."
     )
-    weight_column: str | None = setting(
-        None,
-        "Parquet column of weights: how often a row counts.",
-        panel="Known",
-        kw_only=True,
-    )
-    label_column: str | None = setting(
-        None,
-        "Parquet column of known classes: whole numbers from 0, and -1 or null for unknown rows.",
-        panel="Known",
-        kw_only=True,
+    weight_column: str | None = _known("Parquet column of weights: how often a row counts.")
+    label_column: str | None = _known(
+        "Parquet column of known classes: whole numbers from 0, and -1 or null for unknown rows."
     )

@@ -133,10 +133,7 @@ class Trainer:
         return Start(assigner, state)
 
     def train_starts(
-        self,
-        batches: BatchStream,
-        config: TrainConfig,
-        score: Callable[[Assigner], Score],
+        self, batches: BatchStream, config: TrainConfig, score: Callable[[Assigner], Score]
     ) -> Start:
         """Train every start and return the one with the lowest objective."""
         kept: Start | None = None

@@ -52,11 +52,7 @@ class ParquetSource:
     """
 
     def __init__(
-        self,
-        path: str,
-        column: str | None,
-        id_column: str | None,
-        filesystem: fs.FileSystem | None,
+        self, path: str, column: str | None, id_column: str | None, filesystem: fs.FileSystem | None
     ) -> None:
         self.path: str | None = absolute_path(path)
         self._filesystem, path = locate(path, filesystem)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import combinations
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import triu
 from scipy.special import entr
 
 from prcut.graph.similarity_graph import SimilarityGraph
@@ -27,15 +29,16 @@ _MAX_ROUNDS = 4
 _FIRST, _PER_CLUSTER = 50, 8
 # rows of a cluster at least, on average: smaller ones are found again in any cloud
 _ROWS_PER_CLUSTER = 30
-# one number of clusters is so many times the one before; numbers from the end that call for more
-_RATIO, _NEAR_END = 1.15, 3
+# one number of clusters is so many times the one before; numbers from the end that call for more;
+# numbers around the best that are tried last, since of hundreds 3 % more or less are the same
+_RATIO, _NEAR_END, _N_LAST = 1.15, 3, 9
 # agreement with twice as many clusters over the agreement before, where there may be more
-_RISING = 1.2
-# agreement below which there are no clusters, since clouds in few dimensions come near it by the
-# chance of their rows; and the fraction of the highest that is worth nothing
-_NOTHING, _WORTHLESS = 0.6, 2 / 3
-# balance of the trees
-_TREE_BALANCE = 0.3
+_RISING = 1.15
+# agreement below which there are no clusters, and what is added to it over the rows of a cluster:
+# clouds in two dimensions come near it; that of a layer; the fraction of the highest worth nothing
+_NOTHING, _NOTHING_OF_ROW, _LAYER, _WORTHLESS = 0.5, 3.0, 0.6, 2 / 3
+# of two trees, since either alone may join parts of clusters that are far apart
+_TREE_BALANCES = 0.3, 0.1
 
 
 class ClusterCount(NamedTuple):
@@ -70,7 +73,7 @@ class ClusterCount(NamedTuple):
         """
         before, after = np.pad(self.agreement, 1)[:-2], np.pad(self.agreement, 1)[2:]
         is_peak = (self.agreement > before) & (self.agreement >= after)
-        peaks = np.flatnonzero(is_peak & (self.agreement >= _NOTHING))
+        peaks = np.flatnonzero(is_peak & (self.agreement >= _LAYER))
         found = [self.n_clusters]
         for number in self.tried[peaks[np.argsort(-self.agreement[peaks])]].tolist():
             if number < self.n_clusters and all(
@@ -90,11 +93,12 @@ def count_clusters(
 ) -> ClusterCount:
     """Find the number of clusters at which independent searches agree most.
 
-    Each search cuts the graph into fragments of its own, merges them to a tree, and moves fragments
-    and rows between the clusters of every number. With too few clusters there are many ways to join
-    what belongs apart, with too many to divide what belongs together. Two or three large groups are
-    often found again as well: so the entropy of a partition counts, times what its agreement has
-    above two thirds of the highest. Where searches have little in common, there is one cluster.
+    Each search weighs the edges anew, at random, cuts the graph into fragments of its own, merges
+    them to trees, and moves fragments and rows between the clusters of every number. With too few
+    clusters there are many ways to join what belongs apart, with too many to divide what belongs
+    together. Two or three large groups are often found again as well: so the entropy of a partition
+    counts, times what its agreement has above two thirds of the highest. Where searches have little
+    in common, there is one cluster.
 
     Parameters
     ----------
@@ -119,21 +123,22 @@ def count_clusters(
     most, limit = max(first, most), max(_FIRST, 2 * first)
     compared = np.sort(rng.permutation(graph.n_samples)[:_MAX_COMPARED])
     trees = _grow_trees(coarse, min(limit, most), rng, n_jobs)
-    found = _measure(coarse, trees, _spread(first, min(limit, most)), compared, n_jobs)
+    found = _measure(trees, _spread(first, min(limit, most)), compared, n_jobs)
     # more clusters need more fragments and time
     while found[-1, 0] < most and _asks_for_more(found):
         limit *= 2
         trees = _grow_trees(coarse, min(limit, most), rng, n_jobs)
         more = _spread(int(found[-1, 0]) + 1, min(limit, most))
-        found = np.vstack([found, _measure(coarse, trees, more, compared, n_jobs)])
-    best = _best(found)
-    ends = found[max(0, best - 1) : best + 2, 0]
-    between = np.setdiff1d(np.arange(ends[0], ends[-1], dtype=np.int64), found[:, 0])
+        found = np.vstack([found, _measure(trees, more, compared, n_jobs)])
+    ends = found[max(0, _best(found) - 1) :][:3, 0]
+    last = np.linspace(ends[0], ends[-1], _N_LAST).round().astype(np.int64)
+    between = np.setdiff1d(last, found[:, 0])
     if len(between):
-        found = np.vstack([found, _measure(coarse, trees, between, compared, n_jobs)])
+        found = np.vstack([found, _measure(trees, between, compared, n_jobs)])
         found = found[found[:, 0].argsort()]
     numbers, agreement, entropy = found.T
-    is_one = least == 1 and agreement.max() < _NOTHING
+    by_chance = _NOTHING + _NOTHING_OF_ROW * numbers / graph.n_samples
+    is_one = least == 1 and bool((agreement < by_chance).all())
     chosen = 1 if is_one else int(numbers[_best(found)])
     return ClusterCount(chosen, numbers.astype(np.int64), agreement, entropy)
 
@@ -160,11 +165,12 @@ def _best(found: np.ndarray) -> int:
 
 
 class _Tree(NamedTuple):
-    """Fragments of the rows, the graph between them, and the order in which they merge."""
+    """A graph, fragments of its rows, the graph between them, and orders in which they merge."""
 
+    graph: CoarseGraph
     fragments: np.ndarray
     between: CoarseGraph
-    merges: MergeTree
+    merges: list[MergeTree]
 
 
 def _grow_trees(
@@ -174,33 +180,44 @@ def _grow_trees(
     n_fragments = max(most, min(_PER_CLUSTER * max(most, _FIRST), len(graph.sizes) // 4))
 
     def grow(rng: np.random.Generator) -> _Tree:
-        fragments = find_fragments(graph.links, n_fragments, rng)
-        between = contract(graph.links, fragments, sizes=graph.sizes)
-        return _Tree(fragments, between, merge(between, cluster_cost(graph, 2, _TREE_BALANCE)))
+        own = _weigh_anew(graph, rng)
+        fragments = find_fragments(own.links, n_fragments, rng)
+        between = contract(own.links, fragments, sizes=own.sizes)
+        merges = [merge(between, cluster_cost(own, 2, weight)) for weight in _TREE_BALANCES]
+        return _Tree(own, fragments, between, merges)
 
     return list(map_threads(grow, rng.spawn(_N_SEARCHES), n_jobs))
 
 
+def _weigh_anew(graph: CoarseGraph, rng: np.random.Generator) -> CoarseGraph:
+    """Multiply every edge's weight by an exponential variable of mean 1 (Bayesian bootstrap).
+
+    On the same edges searches would also agree on what only these edges say, above all on small
+    clusters.
+    """
+    upper = triu(graph.links, 1, format="csr")
+    upper.data *= rng.exponential(size=upper.nnz)
+    return graph._replace(links=upper + upper.T)
+
+
 def _measure(
-    graph: CoarseGraph, trees: list[_Tree], numbers: np.ndarray, compared: np.ndarray, n_jobs: int
+    trees: list[_Tree], numbers: np.ndarray, compared: np.ndarray, n_jobs: int
 ) -> np.ndarray:
     """Return each number of clusters with agreement and entropy of independent searches for it."""
-    search = partial(_search, graph, numbers, compared)
+    search = partial(_search, numbers, compared)
     searches = zip(*map_threads(search, trees, n_jobs), strict=True)
     return np.column_stack([numbers, [_compare(partitions) for partitions in searches]])
 
 
-def _search(
-    graph: CoarseGraph, numbers: np.ndarray, compared: np.ndarray, tree: _Tree
-) -> list[np.ndarray]:
+def _search(numbers: np.ndarray, compared: np.ndarray, own: _Tree) -> list[np.ndarray]:
     """Return labels of the compared rows, for each number of clusters."""
-    found, weight = [], _TREE_BALANCE
-    for number in np.minimum(numbers, len(tree.between.sizes)).tolist():
-        # the weight that the last number needed: they change slowly
+    found, (graph, fragments, between, merges) = [], own
+    for number in np.minimum(numbers, len(between.sizes)).tolist():
+        drafts, free = [tree.labels(number) for tree in merges], cluster_cost(graph, number, 0.0)
+        weight = min(weigh_balance(between, draft, free) for draft in drafts)
         cost = cluster_cost(graph, number, weight)
-        labels, _ = improve(tree.between, tree.merges.labels(number), cost)
-        weight = weigh_balance(tree.between, labels, cluster_cost(graph, number, 0.0))
-        labels = refine(graph.links, labels[tree.fragments], cost, max_rounds=_MAX_ROUNDS)
+        labels, _ = min((improve(between, draft, cost) for draft in drafts), key=itemgetter(1))
+        labels = refine(graph.links, labels[fragments], cost, max_rounds=_MAX_ROUNDS)
         found.append(labels[compared])
     return found
 

@@ -13,7 +13,10 @@ from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
 from prcut.numerics.validation import check_positive_int
 from prcut.search import kernels
-from prcut.search.fragments import CoarseGraph
+from prcut.search.fragments import CoarseGraph, contract
+
+# a table of all pairs is quicker for so few nodes, if at least so many of the pairs share an edge
+_TABLE_NODES, _TABLE_EDGES = 8192, 0.02
 
 
 class MergeTree(NamedTuple):
@@ -43,10 +46,10 @@ class MergeTree(NamedTuple):
                 f"{n_clusters=} must be from 1 to {n_fragments}, the clusters that the tree merges."
             )
         parent = np.arange(2 * n_fragments - 1)
-        for number, pair in enumerate(self.children[: max(0, n_fragments - n_clusters)]):
-            parent[pair] = n_fragments + number
-        for node in range(len(parent) - 1, -1, -1):  # parents have larger numbers
-            parent[node] = parent[parent[node]]
+        merges = self.children[: n_fragments - n_clusters]
+        parent[merges] = n_fragments + np.arange(len(merges))[:, None]
+        while not np.array_equal(above := parent[parent], parent):
+            parent = above
         return np.unique(parent[:n_fragments], return_inverse=True)[1].reshape(-1)
 
     def linkage(self) -> np.ndarray:
@@ -111,7 +114,8 @@ def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
 def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
     """Merge down to the clusters, the cheapest pair that shares an edge first; return the labels.
 
-    Where no two share an edge any more, the smallest merge. Time and memory grow with the edges.
+    Where no two share an edge any more, the smallest merge; where many pairs do, :func:`merge` goes
+    on. Time and memory grow with the edges.
     """
     links, sizes = coarse.links, coarse.sizes.tolist()
     near = [
@@ -119,12 +123,7 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
         for start, stop in pairwise(links.indptr.tolist())
     ]
     cuts, parent = [sum(edges.values()) for edges in near], [*range(len(sizes))]
-    # pairs whose prices are out of date stay in the heap: the versions of both tell
     version, n_left = [0] * len(sizes), len(sizes)
-
-    def added(one: int, other: int, weight: float) -> float:
-        joined = price(cuts[one] + cuts[other] - 2 * weight, sizes[one] + sizes[other])
-        return joined - own[one] - own[other]
 
     # ClusterCost, which takes arrays, is five times slower for one number
     def price(cut: float, size: float) -> float:
@@ -132,32 +131,42 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
         return cost.scale * cut / size + cost.factor * fraction * math.log(fraction)
 
     own = [price(cut, size) for cut, size in zip(cuts, sizes, strict=True)]
-    heap = [
-        (added(one, other, weight), one, other, 0, 0)
-        for one, edges in enumerate(near)
-        for other, weight in edges.items()
-        if one < other
-    ]
+
+    def cheapest(one: int) -> tuple[float, int, int, int, int]:
+        cut, size = cuts[one], sizes[one]
+        least, partner = min(
+            (price(cut + cuts[other] - 2 * weight, size + sizes[other]) - own[other], other)
+            for other, weight in near[one].items()
+        )
+        return least - own[one], one, partner, version[one], version[partner]
+
+    # only the cheapest pair of each is in the heap. A pair's price changes with its ends, and the
+    # one that changed last has seen it: so none is cheaper than the heap says, and those whose
+    # partner has changed since, as the versions tell, are looked up again when their turn comes
+    heap = [cheapest(one) for one, edges in enumerate(near) if edges]
     heapq.heapify(heap)
     while n_left > cost.n_clusters and heap:
+        is_small = n_left <= _TABLE_NODES and n_left % 16 == 0
+        if is_small and sum(map(len, near)) > _TABLE_EDGES * n_left**2:
+            break
         _, kept, gone, *versions = heapq.heappop(heap)
-        if [version[kept], version[gone]] != versions:
+        if version[kept] != versions[0]:
             continue
-        if len(near[kept]) < len(near[gone]):
-            kept, gone = gone, kept
-        cuts[kept] += cuts[gone] - 2 * near[kept].pop(gone)
-        sizes[kept] += sizes[gone]
-        del near[gone][kept]
-        for other, weight in near[gone].items():
-            near[kept][other] = near[other][kept] = near[kept].get(other, 0.0) + weight
-            del near[other][gone]
-        parent[gone], n_left = kept, n_left - 1
-        near[gone], version[gone], version[kept] = {}, -1, version[kept] + 1
-        own[kept] = price(cuts[kept], sizes[kept])
-        for other, weight in near[kept].items():
-            pair = added(kept, other, weight), kept, other, version[kept], version[other]
-            heapq.heappush(heap, pair)
-    if n_left > cost.n_clusters:
+        if version[gone] == versions[1]:
+            if len(near[kept]) < len(near[gone]):
+                kept, gone = gone, kept
+            cuts[kept] += cuts[gone] - 2 * near[kept].pop(gone)
+            sizes[kept] += sizes[gone]
+            del near[gone][kept]
+            for other, weight in near[gone].items():
+                near[kept][other] = near[other][kept] = near[kept].get(other, 0.0) + weight
+                del near[other][gone]
+            parent[gone], n_left = kept, n_left - 1
+            near[gone], version[gone], version[kept] = {}, -1, version[kept] + 1
+            own[kept] = price(cuts[kept], sizes[kept])
+        if near[kept]:
+            heapq.heappush(heap, cheapest(kept))
+    if not heap:
         roots = [(sizes[node], node) for node in range(len(sizes)) if parent[node] == node]
         heapq.heapify(roots)
         while len(roots) > cost.n_clusters:
@@ -167,4 +176,8 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
     roots_of = np.array(parent)
     while (roots_of[roots_of] != roots_of).any():
         roots_of = roots_of[roots_of]
-    return np.unique(roots_of, return_inverse=True)[1].reshape(-1)
+    groups = np.unique(roots_of, return_inverse=True)[1].reshape(-1)
+    if groups.max() < cost.n_clusters:
+        return groups
+    between = contract(coarse.links, groups, sizes=coarse.sizes)
+    return merge(between, cost).labels(cost.n_clusters)[groups]

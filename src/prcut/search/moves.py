@@ -256,11 +256,12 @@ def find_optima(
 ) -> list[_Optimum]:
     """Find partitions that no pass of moves improves, with their objectives, lowest first.
 
-    Starts come from merging and from ``n_starts`` random labels.
+    Starts come from merging, those that differ, and from ``n_starts`` random labels.
     """
-    found = map_threads(lambda find: find(), _mergers(coarse, cost), n_jobs)
+    found = chain(*map_threads(lambda find: find(), _mergers(coarse, cost), n_jobs))
+    merged = list({labels.tobytes(): labels for labels in found}.values())
     drawn = [_random_labels(coarse, cost.n_clusters, rng) for _ in range(n_starts)]
-    starts = [*chain(*found), *drawn]
+    starts = [*merged, *drawn]
     improved = partial(improve, coarse, cost=cost, paid=paid)
     return sorted(map_threads(improved, starts, n_jobs), key=_objective)
 

@@ -30,13 +30,7 @@ from prcut.search.fragments import (
     overlay,
 )
 from prcut.search.hierarchy import merge_further
-from prcut.search.many import (
-    MANY_CLUSTERS,
-    combine_many,
-    group_many,
-    move_groups,
-    start_many,
-)
+from prcut.search.many import MANY_CLUSTERS, combine_many, group_many, move_groups, start_many
 from prcut.search.merge import MergeTree
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem, cluster_cost
@@ -61,6 +55,10 @@ _NOTHING_LEFT = 1e-4
 _UNDISPUTED, _GAIN, _GAIN_OF_SMALL, _SMALL, _SOME_BALANCE = 0.95, 0.03, 0.1, 0.6, 0.3
 # at most what a random cluster costs, and not nothing, where nothing is cut
 _BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
+# next to none, for clusters of any size that cut so many times less than equal ones, where these
+# cut so much of what random ones do; and all that are tried, in their order
+_LITTLE_BALANCE, _LESS_CUT, _LEAST_CUT = 0.01, 5.0, 0.05
+_BALANCES = (_MAX_BALANCE, _MIN_BALANCE, _LITTLE_BALANCE)
 
 
 class QuickPartition(NamedTuple):
@@ -101,8 +99,8 @@ def find_partition(
     balance_weight : float, optional
         See :func:`prcut.numerics.objective.balance_factor`; by default :func:`choose_balance`.
     n_init : int
-        Number of starts, fewer of more than 250 clusters; with 0, only what the quick search found
-        is improved.
+        Number of starts, fewer of more than 250 clusters; with 0 and without ``starts``, only the
+        best that the quick search found is improved.
     seed : int
     quick : QuickPartition, optional
         Result of :func:`quick_partition` for the same graph, which is then not repeated.
@@ -124,7 +122,7 @@ def find_partition(
     """
     log = StepLog() if log is None else log
     coarse = as_coarse(graph)
-    if _is_many(n_clusters, prices):
+    if n_clusters > MANY_CLUSTERS and prices is None:
         if quick is None:
             quick = quick_partition(coarse, n_clusters, balance_weight=balance_weight, seed=seed)
         how = n_init, seed, n_jobs
@@ -138,8 +136,8 @@ def find_partition(
     own = rngs[1:] if n_init > 1 else rngs
     tasks: list[Callable[[], Any]] = [partial(_fragments, coarse, n_clusters, one) for one in own]
     if quick is None:
-        search = partial(quick_partition, balance_weight=balance_weight, seed=seed, prices=prices)
-        tasks.insert(0, partial(search, graph, n_clusters))
+        search = partial(quick_partition, at_random=n_init > 0, seed=seed, prices=prices)
+        tasks.insert(0, partial(search, coarse, n_clusters, balance_weight=balance_weight))
     with closing(map_threads(lambda task: task(), tasks, n_jobs)) as results:
         quick = next(results) if quick is None else quick
         if balance_weight is None:
@@ -159,8 +157,10 @@ def find_partition(
             for start in map_threads(partial(_start, problem), own_starts, n_jobs):
                 partitions.append(start)
                 log(f"start {len(partitions) - n_given}/{n_init}", start.objective)
-            partition = _combined(problem, partitions, rng, n_jobs)
-            log("combined starts", partition.objective)
+            partition = min(partitions, key=_objective)
+            if n_init or starts:
+                partition = _combined(problem, partitions, rng, n_jobs)
+                log("combined starts", partition.objective)
             find = partial(find_groups, coarse.links, GROUP_SIZE)
             for groups in map_threads(find, rng.spawn(_n_cycles(n_init, coarse)), n_jobs):
                 other = _improved(problem, groups, partition)
@@ -178,6 +178,7 @@ def quick_partition(
     n_clusters: int,
     *,
     balance_weight: float | None = None,
+    at_random: bool = True,
     seed: int = 0,
     n_jobs: int = 1,
     prices: Prices | None = None,
@@ -187,37 +188,33 @@ def quick_partition(
     Without a weight, clusters of equal sizes are looked for first and, where starts disagree on
     them, clusters of any size; those that starts agree on more are kept. If these are unequal and
     starts agree on them clearly more, balance stays little; else :func:`choose_balance` chooses it.
+    Where they dispute both, and nearly without balance a fraction is cut, that is kept. Starts come
+    from merging and, unless they are not to be, ``at_random``.
     """
     coarse, rng = as_coarse(graph), np.random.default_rng(seed)
-    is_many = _is_many(n_clusters, prices)
+    is_many = n_clusters > MANY_CLUSTERS and prices is None
     fragments = (group_many if is_many else _fragments)(coarse, n_clusters, rng)
-    n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
+    n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters) if at_random else 0
     found: list[Partition] = []
-    drafts: list[np.ndarray] = []
-    for weight in (_MAX_BALANCE, _MIN_BALANCE) if balance_weight is None else (balance_weight,):
+    started: list[np.ndarray] = []
+    for weight in _BALANCES if balance_weight is None else (balance_weight,):
         problem = Problem.of(coarse, n_clusters, weight, prices)
         if is_many:
             start = partial(start_many, problem.between(fragments))
-            started = sorted(map_threads(start, rng.spawn(_N_DRAFTS), n_jobs), key=_objective)
-            lowest, *others = (one.labels[fragments] for one in started)
-            drafts += [lowest, *others]
+            tried = sorted(map_threads(start, rng.spawn(_N_DRAFTS), n_jobs), key=_objective)
+            drafts = [one.labels[fragments] for one in tried]
         else:
             pieces = problem.separate_fixed(fragments)
-            lowest, *others = problem.find_optima(pieces, rng, n_starts, n_jobs)
-        agreement = float(np.mean([adjusted_rand(lowest, other) for other in others] or [1.0]))
-        partition = problem.refine(lowest)
+            drafts = problem.find_optima(pieces, rng, n_starts, n_jobs)
+        started += drafts
+        agreement = float(np.mean([adjusted_rand(drafts[0], one) for one in drafts[1:]] or [1.0]))
+        partition = problem.refine(drafts[0])
         found.append(partition._replace(agreement=agreement, balance_weight=weight))
         if agreement >= _UNDISPUTED:
             break
-    best, *rest = sorted(found, key=attrgetter("agreement"), reverse=True)
-    if balance_weight is None:
-        gain = best.agreement - rest[0].agreement if rest else 0.0
-        best = best._replace(balance_weight=_settle_balance(coarse, best, gain, n_clusters))
-    return QuickPartition(best, fragments, (*drafts, *(one.labels for one in rest if not is_many)))
-
-
-def _is_many(n_clusters: int, prices: Prices | None) -> bool:
-    return n_clusters > MANY_CLUSTERS and prices is None
+    best = _settle(coarse, found, n_clusters) if balance_weight is None else found[0]
+    others = started if is_many else [one.labels for one in found if one.labels is not best.labels]
+    return QuickPartition(best, fragments, tuple(others))
 
 
 def _find_many(
@@ -246,6 +243,21 @@ def _find_many(
         balance_weight=float(weight),
         starts=tuple(one.labels[groups] for one in found),
     )
+
+
+def _settle(coarse: CoarseGraph, found: list[Partition], n_clusters: int) -> Partition:
+    """Return the draft that starts agree on most, with the balance that it needs."""
+    if len(found) == len(_BALANCES):
+        equal, *_, little = found
+        score = Problem.of(coarse, n_clusters, 0.0).score
+        cut, least = score(equal.labels).objective, _LEAST_CUT * (n_clusters - 1)
+        if cut >= max(least, _LESS_CUT * score(little.labels).objective):
+            # whatever starts say: nearly all of them split a large cluster
+            return little._replace(agreement=1.0)
+        found = found[:-1]
+    draft, *rest = sorted(found, key=attrgetter("agreement"), reverse=True)
+    gain = draft.agreement - rest[0].agreement if rest else 0.0
+    return draft._replace(balance_weight=_settle_balance(coarse, draft, gain, n_clusters))
 
 
 def _settle_balance(coarse: CoarseGraph, draft: Partition, gain: float, n_clusters: int) -> float:
@@ -326,10 +338,7 @@ def _start(problem: Problem, start: tuple[np.ndarray, np.random.Generator]) -> P
 
 
 def _combined(
-    problem: Problem,
-    partitions: list[Partition],
-    rng: np.random.Generator,
-    n_jobs: int,
+    problem: Problem, partitions: list[Partition], rng: np.random.Generator, n_jobs: int
 ) -> Partition:
     """Search over the rows that all partitions keep together, then that the best and each keep.
 

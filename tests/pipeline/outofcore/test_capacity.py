@@ -22,6 +22,7 @@ from prcut.pipeline.outofcore.capacity import (
 )
 from prcut.pipeline.outofcore.link import link_blocks
 from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
+from prcut.pipeline.outofcore.sizes import most_block_rows
 from prcut.pipeline.settings import Solver
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder
@@ -105,7 +106,7 @@ def test_rates_are_measured_and_kept(
     assert main(["plan", "--rows", "1e6", "--dim", "64", "-k", "10"]) == 0
     out = capsys.readouterr().out
     assert "measured on this machine" in out
-    assert show_plan(Workload(10**6, 64, 10), rates) in out
+    assert show_plan(Workload(10**6, 64, 10, block_rows=most_block_rows(10**6)), rates) in out
     old = json.dumps(rates._asdict()).replace("comparisons", "search")  # seconds, before 0.2.0
     for content in ("[]", old):
         (tmp_path / "capacity/rates.json").write_text(content)

@@ -9,9 +9,12 @@ from prcut.pipeline.outofcore.sizes import (
 
 
 def test_blocks_keep_within_limits() -> None:
-    assert choose_block_rows(1, 128, 4, 15, halo=4) == 1000
-    assert choose_block_rows(1, 128, 4, 200, halo=4) == 2000
-    assert choose_block_rows(10**15, 128, 4, 15, halo=4) == 100_000
+    assert choose_block_rows(1, 10**9, 128, 4, 15, halo=4) == 1000
+    assert choose_block_rows(1, 10**9, 128, 4, 200, halo=4) == 2000
+    assert choose_block_rows(10**15, 10**9, 128, 4, 15, halo=4) == 100_000
+    # many blocks whatever the memory: of few, each is compared with much of the data
+    assert choose_block_rows(10**15, 10**6, 128, 4, 15, halo=4) == 15_625
+    assert choose_block_rows(10**15, 100, 128, 4, 15, halo=4) == 10_000
 
 
 def test_every_process_holds_the_features() -> None:

@@ -16,12 +16,7 @@ from prcut.pipeline.encoders.hub import (
     load_transformers,
 )
 from prcut.pipeline.encoders.onnx_model import find_onnx, load_onnx
-from prcut.pipeline.encoders.packaged import (
-    load_lite0,
-    load_lite2,
-    load_minilm,
-    load_wordllama,
-)
+from prcut.pipeline.encoders.packaged import load_lite0, load_lite2, load_minilm, load_wordllama
 
 _BOTH = ("images", "texts")
 LOADERS: dict[str, tuple[tuple[str, ...], Loader]] = {

@@ -18,11 +18,7 @@ _LEAST_FALL = 0.75
 
 
 def coarsen(
-    level: Level,
-    folder: Folder,
-    seed: int,
-    engine: Engine,
-    options: dict[str, Any],
+    level: Level, folder: Folder, seed: int, engine: Engine, options: dict[str, Any]
 ) -> tuple[Level, Posts]:
     """Return the level whose nodes are the fragments of another's, and every node's fragment."""
     fragments = Posts(level, folder / "fragments", level.key)

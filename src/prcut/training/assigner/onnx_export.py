@@ -108,11 +108,7 @@ def _model(assigner: Assigner, opset: int) -> Any:
     for number, layer in enumerate([*assigner.body, assigner.head]):
         if isinstance(layer, nn.Linear):
             weight, bias = _weight_and_bias(layer)
-            inputs = [
-                rows,
-                constant(f"weight_{number}", weight),
-                constant(f"bias_{number}", bias),
-            ]
+            inputs = [rows, constant(f"weight_{number}", weight), constant(f"bias_{number}", bias)]
             rows = add("Gemm", inputs, f"linear_{number}", transB=1)
         else:  # a GELU, x (1 + erf(x / √2)) / 2: as one operator it only exists since opset 20
             scaled = add("Div", [rows, root], f"scaled_{number}")

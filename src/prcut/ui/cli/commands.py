@@ -293,7 +293,7 @@ def plan(
     clusters: int,
     bytes_per_value: int = 4,
     neighbors: int = 15,
-    block_rows: int = 100_000,
+    block_rows: int | None = None,
     solver: str = "search",
     steps: int = 600,
     n_init: int = 1,
@@ -310,12 +310,14 @@ def plan(
     prcut plan --rows 5e6 --dim 64 --k 1000 --calibrate
     """
     from prcut.pipeline.outofcore import capacity
+    from prcut.pipeline.outofcore.sizes import most_block_rows
 
     try:
         n_samples = int(float(rows))
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
     rates = capacity.calibrate() if calibrate else capacity.read_rates()
+    block_rows = most_block_rows(n_samples) if block_rows is None else block_rows
     sizes = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
     work = capacity.Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
     stages = capacity.plan_stages(work, rates)

@@ -102,10 +102,7 @@ def _run(path: str) -> _Rows:
     plan = read_plan(folder)
     result = folder.read_json("result.json") if folder.exists("result.json") else None
     rows: _Rows = {"state": "finished" if result else _UNFINISHED}
-    sizes = {
-        "rows": whole_number(plan["n_samples"]),
-        "features": whole_number(plan["n_features"]),
-    }
+    sizes = {"rows": whole_number(plan["n_samples"]), "features": whole_number(plan["n_features"])}
     if plan["kind"] == "levels":
         rows |= {**sizes, "levels": " × ".join(map(str, plan["levels"]))}
         rows |= {f"stage {one.progress.stage}": one.state for one in read_status(folder)}

@@ -154,7 +154,7 @@ _TEXTS = {
         "--dim N": "Features per row.",
         "--clusters,--k,-k N": "Number of clusters.",
         "--bytes-per-value N": "Bytes of a feature: 2 for float16, 4 for float32.",
-        "--block-rows N": "Core rows per block.",
+        "--block-rows N": "Rows per block; by default 10,000 to 100,000, in 64 blocks or more.",
         "--calibrate": "First measure the rates of this machine.",
     },
     "export": {
