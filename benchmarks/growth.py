@@ -36,7 +36,7 @@ from prcut.runtime.folder import Folder
 from prcut.runtime.memory import readable_bytes
 from prcut.runtime.ray_engine import RayEngine
 
-N_FEATURES, N_CLUSTERS, ANCHORS, MOST_NODES = 32, 100, 0.1, 2**18
+N_FEATURES, N_CLUSTERS, ANCHORS, MOST_NODES = 32, 100, 0.1, 2**17
 # rows that a run on disk distils
 KEPT = 450 * 256
 PLANNED = ("scatter", "gather", "assign")
@@ -111,9 +111,13 @@ def main() -> int:
                 used = run(engine, Path(folder), n_rows, block_rows)
             cpu.append(1e6 * sum(one.cpu_seconds for one in used.values()) / n_rows)
             memory.append(max(one.peak_bytes for one in used.values()))
-            peaks = (f"{stage} {readable_bytes(one.peak_bytes)}" for stage, one in used.items())
             print(f"{n_rows:,} rows: {cpu[-1]:.1f} CPU-µs a row, a worker has ", end="")
-            print(f"{readable_bytes(memory[-1])} at most (so far: {', '.join(peaks)})", flush=True)
+            print(f"{readable_bytes(memory[-1])} at most", flush=True)
+            for stage, one in used.items():
+                print(
+                    f"  {stage:<14} {one.tasks:>5} tasks, {1e6 * one.cpu_seconds / n_rows:>6.1f} "
+                    f"CPU-µs a row, so far at most {readable_bytes(one.peak_bytes)}"
+                )
             work = Workload(n_rows, N_FEATURES, N_CLUSTERS, anchors=ANCHORS, block_rows=block_rows)
             short += errors(n_rows, used, {one.stage: one for one in plan_stages(work)})
     for name, values in (("CPU-time a row", cpu), ("memory of a worker", memory)):

@@ -18,7 +18,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -90,18 +91,22 @@ def load(name: str) -> Rows | None:
         return None
 
 
-def cpu_seconds(run: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
-    """Run, and return the seconds of this process's processors, and the labels.
+def cpu_seconds(
+    runs: Mapping[str, Callable[[], np.ndarray]],
+) -> dict[str, tuple[float, np.ndarray]]:
+    """Return the seconds of this process's processors that every run took, and its labels.
 
-    Runs of a few seconds are made three times, of which the least counts: whoever else uses the
-    machine only adds to it.
+    Runs of a few seconds are made three times, in turns, of which the least counts: whoever else
+    uses the machine only adds to it, and for a while.
     """
-    seconds: list[float] = []
-    while len(seconds) < REPEATS and sum(seconds) < FEW_SECONDS:
-        start = time.process_time()
-        labels = run()
-        seconds.append(time.process_time() - start)
-    return min(seconds), labels
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    labels = {}
+    for _ in range(REPEATS):
+        for name in (name for name in runs if sum(seconds[name]) < FEW_SECONDS):
+            start = time.process_time()
+            labels[name] = runs[name]()
+            seconds[name].append(time.process_time() - start)
+    return {name: (min(seconds[name]), labels[name]) for name in runs}
 
 
 def fit(rows: Rows, effort: str, steps: dict[str, Any]) -> np.ndarray:
@@ -117,26 +122,20 @@ def compare(rows: Rows, efforts: tuple[str, ...], peers: tuple[str, ...]) -> lis
         f"\n{rows.name}: {len(rows.features):,} rows, {rows.features.shape[1]} columns", flush=True
     )
     seconds, accuracy, steps = {}, {}, {}
-
-    def add(name: str, run: Callable[[], np.ndarray], more: float = 0.0) -> None:
-        seconds[name], labels = cpu_seconds(run)
-        seconds[name] += more
-        accuracy[name] = hungarian_accuracy(rows.classes, labels)
-        for step in steps.get(name, ()):
-            objective = "" if np.isnan(step.objective) else f"J {step.objective:.4f}"
-            print(f"    {step.name:<42} {step.seconds:6.2f} s  {objective}")
-        print(f"  {name:<20} {seconds[name]:7.2f} CPU-s  ACC {accuracy[name]:.4f}", flush=True)
-
-    for effort in efforts:
-        add(effort, lambda effort=effort: fit(rows, effort, steps))  # type: ignore[misc]
     start = time.process_time()
     graph = build_graph(rows.features, N_NEIGHBORS)
     neighbors = time.process_time() - start
     task = Task(rows.features, graph, rows.n_clusters, seed=0)
     PEERS["evoc"].run(task)
-    for name in peers:
-        peer = PEERS[name]
-        add(name, lambda peer=peer: peer.run(task), neighbors * peer.on_graph)  # type: ignore[misc]
+    runs = {effort: partial(fit, rows, effort, steps) for effort in efforts}
+    runs |= {name: partial(PEERS[name].run, task) for name in peers}
+    for name, (least, labels) in cpu_seconds(runs).items():
+        seconds[name] = least + (neighbors if name in peers and PEERS[name].on_graph else 0.0)
+        accuracy[name] = hungarian_accuracy(rows.classes, labels)
+        for step in steps.get(name, ()):
+            objective = "" if np.isnan(step.objective) else f"J {step.objective:.4f}"
+            print(f"    {step.name:<42} {step.seconds:6.2f} s  {objective}")
+        print(f"  {name:<20} {seconds[name]:7.2f} CPU-s  ACC {accuracy[name]:.4f}", flush=True)
     return judge(rows.name, seconds, accuracy)
 
 

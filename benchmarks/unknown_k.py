@@ -127,8 +127,8 @@ def run_peer(name: str, peer: str) -> dict[str, Any]:
 def run_missing(path: Path, seeds: range) -> None:
     done = {(one["dataset"], one.get("seed", one.get("peer"))) for one in read(path)}
     wanted: list[tuple[str, Any]] = [(name, 0) for name in (*PLANTED, *REAL)]
-    wanted += [(name, peer) for name in (*PLANTED, *REAL) for peer in ("finch", "plscan")]
     wanted += [(name, seed) for seed in seeds[1:] for name in (*PLANTED, *REAL)]
+    wanted += [(name, peer) for name in (*PLANTED, *REAL) for peer in ("finch", "plscan")]
     for name, what in wanted:
         if (name, what) not in done:
             found = run_peer(name, what) if isinstance(what, str) else run(name, what)

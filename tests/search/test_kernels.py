@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, random_array
 from prcut.numerics.objective import ClusterCost
 from prcut.search import kernels
 from prcut.search.fragments import CoarseGraph, contract, find_groups
-from prcut.search.merge import merge
+from prcut.search.merge import merge, merge_linked
 from prcut.search.moves import improve
 from prcut.search.prices import Prices
 from prcut.search.refine import partition_cuts, refine
@@ -88,9 +88,12 @@ def both_ways(
 def test_moves_and_merges_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     def search(problem: Problem) -> Any:
         coarse = contract(problem.weight, problem.fragments)
+        rows = CoarseGraph(problem.weight, np.ones(len(problem.labels)))
         return (
             improve(coarse, problem.fragment_labels, problem.cost),
             merge(coarse, problem.cost),
+            merge_linked(coarse, problem.cost),
+            merge_linked(rows, problem.cost),
             coarse.links.toarray(),
             contract(problem.weight, problem.fragments, inner=True).links.toarray(),
         )

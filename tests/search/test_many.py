@@ -58,11 +58,7 @@ def test_more_clusters_than_a_table_takes_are_found() -> None:
     assert given.objective <= ours.score(group).objective + 1e-9
 
 
-@pytest.mark.parametrize("table_edges", [0.0, 0.09, 2.0], ids=["table", "both", "edges"])
-def test_merges_along_edges_are_those_of_all_pairs(
-    monkeypatch: pytest.MonkeyPatch, table_edges: float
-) -> None:
-    monkeypatch.setattr("prcut.search.merge._TABLE_EDGES", table_edges)
+def test_merges_along_edges_are_those_of_all_pairs() -> None:
     graph, _ = planted(12, 10)
     coarse = as_coarse(graph)
     # by the cut alone a pair that shares an edge is always the cheapest
@@ -71,8 +67,7 @@ def test_merges_along_edges_are_those_of_all_pairs(
     assert adjusted_rand(merge_linked(coarse, problem.cost), dense) == pytest.approx(1.0)
 
 
-def test_what_shares_no_edge_merges_smallest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prcut.search.merge._TABLE_EDGES", 2.0)
+def test_what_shares_no_edge_merges_smallest_first() -> None:
     graph, group = planted(8, 10)
     weight = graph.to_scipy().tocoo()
     inside = group[weight.row] == group[weight.col]

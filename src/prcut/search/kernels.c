@@ -37,6 +37,13 @@ static inline double cost_of(const Cost *cost, double cut, double size)
     return cost->scale * cut / size + balance;
 }
 
+/* a graph in compressed rows */
+typedef struct {
+    i64 n;
+    const int32_t *indptr, *indices;
+    const double *weight;
+} Graph;
+
 /* ---- merge.py ------------------------------------------------------------------------------- */
 
 EXPORT i64 merge(i64 n, double *links, double *sizes, const Cost *cost, i64 *children, double *costs)
@@ -125,6 +132,167 @@ EXPORT i64 merge(i64 n, double *links, double *sizes, const Cost *cost, i64 *chi
     }
     free(added), free(scratch), free(numbers);
     return 0;
+}
+
+/* the edges of a node that may have merged; ends that have merged since are found when they are read */
+typedef struct {
+    int32_t *ends;
+    double *weight;
+    i64 n, is_own;
+} Edges;
+
+typedef struct {
+    double price;
+    i64 one, partner, version, partner_version;
+} Pair;
+
+static int is_before(const Pair *a, const Pair *b)
+{
+    if (a->price != b->price)
+        return a->price < b->price;
+    return a->one != b->one ? a->one < b->one : a->partner < b->partner;
+}
+
+/* puts a pair into a heap that has room at its top, or moves it down from there */
+static void sift_down(Pair *heap, i64 n, i64 place, Pair pair)
+{
+    for (i64 child; (child = 2 * place + 1) < n; place = child) {
+        if (child + 1 < n && is_before(heap + child + 1, heap + child))
+            child++;
+        if (!is_before(heap + child, &pair))
+            break;
+        heap[place] = heap[child];
+    }
+    heap[place] = pair;
+}
+
+static i64 root_of(i64 *parent, i64 node)
+{
+    while (parent[node] != node)
+        node = parent[node] = parent[parent[node]];
+    return node;
+}
+
+/* appends edges to those in `into`, joins those that now lead to the same node, drops inner ones */
+static i64 gather(const Edges *from, i64 own, i64 *parent, i64 *place, Edges *into, i64 n_before)
+{
+    i64 n = n_before;
+    for (i64 e = 0; e < from->n; e++) {
+        i64 end = root_of(parent, from->ends[e]);
+        double weight = from->weight[e];
+        if (end == own)
+            continue;
+        if (place[end] < 0) {
+            place[end] = n, into->ends[n] = (int32_t)end, into->weight[n] = weight, n++;
+        } else {
+            into->weight[place[end]] += weight;
+        }
+    }
+    return n;
+}
+
+static void tidy(Edges *edges, i64 own, i64 *parent, i64 *place)
+{
+    edges->n = gather(edges, own, parent, place, edges, 0);
+    for (i64 e = 0; e < edges->n; e++)
+        place[edges->ends[e]] = -1;
+}
+
+static Pair cheapest(const Edges *edges, i64 one, const Cost *cost, const double *cuts, const double *sizes,
+                     const double *own, const i64 *version)
+{
+    Pair found = {INFINITY, one, -1, version[one], 0};
+    for (i64 e = 0; e < edges->n; e++) {
+        i64 other = edges->ends[e];
+        double price = cost_of(cost, cuts[one] + cuts[other] - 2 * edges->weight[e], sizes[one] + sizes[other])
+                       - own[other];
+        if (price < found.price || found.partner < 0 || (price == found.price && other < found.partner))
+            found.price = price, found.partner = other;
+    }
+    found.price -= own[one], found.partner_version = version[found.partner];
+    return found;
+}
+
+EXPORT i64 merge_linked(const Graph *graph, double *sizes, i64 k, const Cost *cost, i64 *parent)
+{
+    i64 n = graph->n, n_edges = graph->indptr[n], n_left = n, n_heap = 0, failed = 0;
+    int32_t *ends = malloc((size_t)(n_edges + 1) * sizeof *ends);
+    double *weight = malloc((size_t)(n_edges + 1) * sizeof *weight);
+    double *scratch = malloc((size_t)(2 * n) * sizeof *scratch);
+    i64 *numbers = malloc((size_t)(2 * n) * sizeof *numbers);
+    Edges *near = malloc((size_t)n * sizeof *near);
+    Pair *heap = malloc((size_t)n * sizeof *heap);
+    if (!ends || !weight || !scratch || !numbers || !near || !heap) {
+        free(ends), free(weight), free(scratch), free(numbers), free(near), free(heap);
+        return -1;
+    }
+    double *cuts = scratch, *own = scratch + n;
+    i64 *version = numbers, *place = numbers + n;
+    memcpy(ends, graph->indices, (size_t)n_edges * sizeof *ends);
+    memcpy(weight, graph->weight, (size_t)n_edges * sizeof *weight);
+    for (i64 i = 0; i < n; i++) {
+        i64 start = graph->indptr[i];
+        near[i] = (Edges){ends + start, weight + start, graph->indptr[i + 1] - start, 0};
+        parent[i] = i, version[i] = 0, place[i] = -1, cuts[i] = 0;
+        for (i64 e = 0; e < near[i].n; e++)
+            cuts[i] += near[i].weight[e];
+        own[i] = cost_of(cost, cuts[i], sizes[i]);
+    }
+    for (i64 i = 0; i < n; i++)
+        if (near[i].n > 0)
+            heap[n_heap++] = cheapest(near + i, i, cost, cuts, sizes, own, version);
+    for (i64 i = n_heap / 2 - 1; i >= 0; i--)
+        sift_down(heap, n_heap, i, heap[i]);
+    while (n_left > k && n_heap > 0) {
+        i64 kept = heap[0].one, gone = heap[0].partner;
+        int is_old = version[kept] != heap[0].version;
+        if (!is_old)
+            tidy(near + kept, kept, parent, place);
+        if (!is_old && version[gone] == heap[0].partner_version) {
+            tidy(near + gone, gone, parent, place);
+            if (near[kept].n < near[gone].n) {
+                i64 other = kept;
+                kept = gone, gone = other;
+            }
+            i64 n_most = near[kept].n + near[gone].n;
+            Edges joined = {malloc((size_t)n_most * sizeof *ends), malloc((size_t)n_most * sizeof *weight), 0, 1};
+            if (!joined.ends || !joined.weight) {
+                free(joined.ends), free(joined.weight);
+                failed = -1;
+                break;
+            }
+            double between = 0;
+            for (i64 e = 0; e < near[kept].n; e++)
+                if (near[kept].ends[e] == gone)
+                    between = near[kept].weight[e];
+            cuts[kept] += cuts[gone] - 2 * between;
+            sizes[kept] += sizes[gone];
+            parent[gone] = kept, n_left--;
+            joined.n = gather(near + kept, kept, parent, place, &joined, 0);
+            joined.n = gather(near + gone, kept, parent, place, &joined, joined.n);
+            for (i64 e = 0; e < joined.n; e++)
+                place[joined.ends[e]] = -1;
+            for (int b = 0; b < 2; b++) {
+                Edges *old = near + (b ? gone : kept);
+                if (old->is_own)
+                    free(old->ends), free(old->weight);
+                old->n = old->is_own = 0;
+            }
+            near[kept] = joined;
+            version[gone] = -1, version[kept]++;
+            own[kept] = cost_of(cost, cuts[kept], sizes[kept]);
+        }
+        /* the pair at the top gives way to the cheapest of its node, if that has one */
+        if (!is_old && near[kept].n > 0)
+            sift_down(heap, n_heap, 0, cheapest(near + kept, kept, cost, cuts, sizes, own, version));
+        else if (--n_heap > 0)
+            sift_down(heap, n_heap, 0, heap[n_heap]);
+    }
+    for (i64 i = 0; i < n; i++)
+        if (near[i].is_own)
+            free(near[i].ends), free(near[i].weight);
+    free(ends), free(weight), free(scratch), free(numbers), free(near), free(heap);
+    return failed < 0 ? failed : n_left;
 }
 
 /* ---- moves.py ------------------------------------------------------------------------------- */
@@ -336,13 +504,6 @@ EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, 
 }
 
 /* ---- refine.py ------------------------------------------------------------------------------ */
-
-/* a graph in CSR form */
-typedef struct {
-    i64 n;
-    const int32_t *indptr, *indices;
-    const double *weight;
-} Graph;
 
 /* the rows of active that gain by a move, the cluster to move to, and the gain; returns their number,
    or -1 without memory. A row gains nothing by entering a cluster that none of its neighbours is in */

@@ -71,6 +71,7 @@ _TYPES = {
 }
 _SIGNATURES = {
     "merge": "nddCid",
+    "merge_linked": "GdnCi",
     "improve": "nnssddCoxxxxxid",
     "best_moves": "GniindddCxiid",
     "change_of_cuts": "Gniiibid",

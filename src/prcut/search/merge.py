@@ -13,10 +13,7 @@ from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
 from prcut.numerics.validation import check_positive_int
 from prcut.search import kernels
-from prcut.search.fragments import CoarseGraph, contract
-
-# a table of all pairs is quicker for so few nodes, if at least so many of the pairs share an edge
-_TABLE_NODES, _TABLE_EDGES = 8192, 0.02
+from prcut.search.fragments import CoarseGraph
 
 
 class MergeTree(NamedTuple):
@@ -48,9 +45,7 @@ class MergeTree(NamedTuple):
         parent = np.arange(2 * n_fragments - 1)
         merges = self.children[: n_fragments - n_clusters]
         parent[merges] = n_fragments + np.arange(len(merges))[:, None]
-        while not np.array_equal(above := parent[parent], parent):
-            parent = above
-        return np.unique(parent[:n_fragments], return_inverse=True)[1].reshape(-1)
+        return _number_roots(parent)[:n_fragments]
 
     def linkage(self) -> np.ndarray:
         """Return the tree as SciPy's functions take it, such as ``dendrogram``.
@@ -114,16 +109,40 @@ def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
 def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
     """Merge down to the clusters, the cheapest pair that shares an edge first; return the labels.
 
-    Where no two share an edge any more, the smallest merge; where many pairs do, :func:`merge` goes
-    on. Time and memory grow with the edges.
+    Where no two share an edge any more, the smallest merge. Time and memory grow with the edges.
     """
+    parent = np.arange(len(coarse.sizes))
+    if kernels.fits(coarse.links):
+        sizes = coarse.sizes.astype(np.float64)
+        kernels.call("merge_linked", coarse.links, sizes, cost.n_clusters, cost, parent)
+    else:
+        _merge_along_edges(coarse, cost, parent)
+    groups = _number_roots(parent)
+    found = np.arange(groups.max() + 1)
+    left = [*zip(np.bincount(groups, coarse.sizes).tolist(), found.tolist(), strict=True)]
+    heapq.heapify(left)
+    while len(left) > cost.n_clusters:
+        size, gone = heapq.heappop(left)
+        found[gone] = left[0][1]
+        heapq.heapreplace(left, (left[0][0] + size, left[0][1]))
+    return _number_roots(found)[groups]
+
+
+def _number_roots(parent: np.ndarray) -> np.ndarray:
+    """Return the number of every node's root, counted in the order of the roots."""
+    while not np.array_equal(above := parent[parent], parent):
+        parent = above
+    return np.unique(parent, return_inverse=True)[1].reshape(-1)
+
+
+def _merge_along_edges(coarse: CoarseGraph, cost: ClusterCost, parent: np.ndarray) -> None:
+    """Merge pairs that share an edge; write the node that each is merged into."""
     links, sizes = coarse.links, coarse.sizes.tolist()
     near = [
         dict(zip(links.indices[start:stop].tolist(), links.data[start:stop].tolist(), strict=True))
         for start, stop in pairwise(links.indptr.tolist())
     ]
-    cuts, parent = [sum(edges.values()) for edges in near], [*range(len(sizes))]
-    version, n_left = [0] * len(sizes), len(sizes)
+    cuts, version, n_left = [sum(edges.values()) for edges in near], [0] * len(sizes), len(sizes)
 
     # ClusterCost, which takes arrays, is five times slower for one number
     def price(cut: float, size: float) -> float:
@@ -146,9 +165,6 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
     heap = [cheapest(one) for one, edges in enumerate(near) if edges]
     heapq.heapify(heap)
     while n_left > cost.n_clusters and heap:
-        is_small = n_left <= _TABLE_NODES and n_left % 16 == 0
-        if is_small and sum(map(len, near)) > _TABLE_EDGES * n_left**2:
-            break
         _, kept, gone, *versions = heapq.heappop(heap)
         if version[kept] != versions[0]:
             continue
@@ -166,18 +182,3 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
             own[kept] = price(cuts[kept], sizes[kept])
         if near[kept]:
             heapq.heappush(heap, cheapest(kept))
-    if not heap:
-        roots = [(sizes[node], node) for node in range(len(sizes)) if parent[node] == node]
-        heapq.heapify(roots)
-        while len(roots) > cost.n_clusters:
-            size, gone = heapq.heappop(roots)
-            parent[gone] = roots[0][1]
-            heapq.heapreplace(roots, (roots[0][0] + size, roots[0][1]))
-    roots_of = np.array(parent)
-    while (roots_of[roots_of] != roots_of).any():
-        roots_of = roots_of[roots_of]
-    groups = np.unique(roots_of, return_inverse=True)[1].reshape(-1)
-    if groups.max() < cost.n_clusters:
-        return groups
-    between = contract(coarse.links, groups, sizes=coarse.sizes)
-    return merge(between, cost).labels(cost.n_clusters)[groups]

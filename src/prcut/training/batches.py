@@ -112,19 +112,12 @@ class GatheredPairs:
         world_size: int = 1,
     ) -> Generator[FeatureBatch, None, None]:
         """Yield batches without end, the next one made while the last is used where that pays."""
+        share = {"n_streams": n_streams, "rank": rank, "world_size": world_size}
 
         def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
                 for sampler, steps in groupby(range(first, first + _STEPS_AHEAD), self._sampler_at):
-                    yield draw_steps(
-                        sampler,
-                        batch_size,
-                        seed,
-                        list(steps),
-                        n_streams=n_streams,
-                        rank=rank,
-                        world_size=world_size,
-                    )
+                    yield draw_steps(sampler, batch_size, seed, list(steps), **share)
 
         def gather(pairs: PairBatch) -> FeatureBatch:
             return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])
