@@ -125,7 +125,7 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
         size, gone = heapq.heappop(left)
         found[gone] = left[0][1]
         heapq.heapreplace(left, (left[0][0] + size, left[0][1]))
-    return _number_roots(found)[groups]
+    return _number_roots(found).take(groups)
 
 
 def _number_roots(parent: np.ndarray) -> np.ndarray:
