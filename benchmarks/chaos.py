@@ -22,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -36,7 +38,7 @@ STAGES = (
     *("scatter", "gather", "link", "join", "meet", "fragments", "contract", "search", "refine"),
     *("measure", "score", "lesson", "send labels", "sort labels", "train", "assign"),
 )
-# one task, which may be over in a tenth of a second: struck at once
+# one task, which may be over in a tenth of a second: it is stopped until the node is dead
 BRIEF_STAGES = "search", "sort labels"
 QUICK_STAGES = "gather", "contract", "refine", "train", "assign"
 N_FEATURES, N_CLUSTERS, N_FILES, N_NODES = 32, 20, 12, 3
@@ -92,16 +94,19 @@ def disturb(
     missed = []
     strike("listing", driver, cluster, chance)
     for stage in stages:
-        while not is_under_way(driver, stage):
+        held: list[int] = []
+        while not (held or (stage not in BRIEF_STAGES and is_under_way(driver, stage))):
             if driver.process.poll() is not None:
                 driver.wait()
                 break
+            if stage in BRIEF_STAGES:
+                held = hold_workers(cluster, stage)
             if stage in driver.stages() and driver.stages()[stage].state == "done":
                 break
-            time.sleep(0.02)
+            time.sleep(0.0 if stage in BRIEF_STAGES else 0.02)
         delay = chance.uniform(0.0, 0.3)
-        time.sleep(0.0 if stage in BRIEF_STAGES else delay)
-        if not is_under_way(driver, stage):
+        time.sleep(0.0 if held else delay)
+        if not held and not is_under_way(driver, stage):
             missed.append(stage)
         if stage == "gather":
             strike_workers(cluster, chance)
@@ -109,20 +114,37 @@ def disturb(
             driver.kill()
             print(f"{stage}: the driver is killed and started again", flush=True)
             driver.start()
-        strike(stage, driver, cluster, chance)
+        strike(stage, driver, cluster, chance, held)
     return missed
 
 
-def strike(stage: str, driver: Driver, cluster: LocalCluster, chance: random.Random) -> None:
-    """Kill a node, add a new one, and say how long it takes to go on."""
+def hold_workers(cluster: LocalCluster, stage: str) -> list[int]:
+    """Stop the processes that run a task of this stage; return them."""
+    held = cluster.worker_pids(stage)
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
+    return held
+
+
+def strike(
+    stage: str,
+    driver: Driver,
+    cluster: LocalCluster,
+    chance: random.Random,
+    held: Sequence[int] = (),
+) -> None:
+    """Kill a node, let workers that are held go on, and say how long that takes; add a new node."""
     cluster.kill_node(chance.randrange(len(cluster.nodes)))
+    for pid in held:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     killed = time.monotonic()
     before = {name: one.progress.done for name, one in driver.stages().items()}
     cluster.add_node()
     while driver.process.poll() is None and time.monotonic() - killed < LIMIT_SECONDS:
         if {name: one.progress.done for name, one in driver.stages().items()} != before:
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     print(
         f"{stage}: a node is killed, work goes on after {time.monotonic() - killed:.1f} s",
         flush=True,

@@ -36,7 +36,7 @@ from prcut.runtime.folder import Folder
 from prcut.runtime.memory import readable_bytes
 from prcut.runtime.ray_engine import RayEngine
 
-N_FEATURES, N_CLUSTERS, ANCHORS, MOST_NODES = 32, 100, 0.1, 2**17
+N_FEATURES, N_CLUSTERS, ANCHORS, MOST_NODES = 32, 100, 0.1, 2**16
 # rows that a run on disk distils
 KEPT = 450 * 256
 PLANNED = ("scatter", "gather", "assign")

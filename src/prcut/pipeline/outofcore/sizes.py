@@ -14,7 +14,7 @@ LARGEST_BLOCK = 1.5
 SAMPLE_PER_CLUSTER = 200
 # nodes of the graph that one process searches: wanted, for each cluster, and fewest whatever the
 # memory; bytes of a node with its edges while it is searched
-_NODES, _NODES_PER_CLUSTER, _MIN_NODES, _NODE_BYTES = 2**17, 32, 2**14, 5_000
+_NODES, _NODES_PER_CLUSTER, _MIN_NODES, _NODE_BYTES = 2**16, 32, 2**14, 5_000
 
 
 def bytes_in_memory(
