@@ -84,6 +84,24 @@ def _propagate(weight: csr_array, order: np.ndarray, most: int, groups: np.ndarr
             break
 
 
+def join_lone(links: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
+    """Group up to ``most`` rows that are alone in their groups and linked most to the same column.
+
+    Else those whose neighbours are in full groups, or held by another process, stay alone however
+    often a graph is contracted.
+    """
+    alone = np.flatnonzero(np.bincount(groups)[groups] == 1)
+    links = links[alone].tocoo()
+    heaviest = np.lexsort((-links.data, links.row))
+    heaviest = heaviest[np.unique(links.row[heaviest], return_index=True)[1]]
+    heaviest = heaviest[np.argsort(links.col[heaviest], kind="stable")]
+    alone, nearest = alone[links.row[heaviest]], links.col[heaviest]
+    starts = (np.arange(len(alone)) - np.searchsorted(nearest, nearest)) % most == 0
+    joined = groups.copy()
+    joined[alone] = groups[alone[starts]][np.cumsum(starts) - 1]
+    return np.unique(joined, return_inverse=True)[1].reshape(-1)
+
+
 def kmeans(
     points: np.ndarray, sizes: np.ndarray, centres: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:

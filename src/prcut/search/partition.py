@@ -161,8 +161,9 @@ def find_partition(
             if n_init or starts:
                 partition = _combined(problem, partitions, rng, n_jobs)
                 log("combined starts", partition.objective)
+            n_cycles = 0 if len(coarse.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
             find = partial(find_groups, coarse.links, GROUP_SIZE)
-            for groups in map_threads(find, rng.spawn(_n_cycles(n_init, coarse)), n_jobs):
+            for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):
                 other = _improved(problem, groups, partition)
                 partition = min(partition, other, key=_objective)
             log("moved groups", partition.objective)
@@ -378,10 +379,6 @@ def _combined_once(
     pieces = problem.separate_fixed(fragments)
     other = problem.search(pieces, rng, n_starts, n_shuffles, n_jobs)
     return min(best, other, key=_objective)
-
-
-def _n_cycles(n_init: int, graph: CoarseGraph) -> int:
-    return 0 if len(graph.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
 
 
 def _improved(problem: Problem, fragments: np.ndarray, partition: Partition) -> Partition:

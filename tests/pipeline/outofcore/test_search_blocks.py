@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.blocks import Blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
-from prcut.pipeline.outofcore.coarsen import coarsen, count_nodes
+from prcut.pipeline.outofcore.coarsen import coarsen
 from prcut.pipeline.outofcore.link import LinkedBlocks, link_blocks
 from prcut.pipeline.outofcore.parts import Posts, join_parts
 from prcut.pipeline.outofcore.row_labels import RowLabels
@@ -62,7 +62,7 @@ def test_parts_add_up_to_the_graph_of_all_blocks(
     blocks, found = linked(rows, tmp_path, **given)
     check_sum(blocks, found, len(rows))
     if given.get("anchors"):  # rows that nobody found are no nodes
-        assert count_nodes(found.level) < len(rows)
+        assert found.level.first_nodes()[-1] < len(rows)
 
 
 def check_sum(blocks: Blocks, found: LinkedBlocks, n_rows: int) -> None:
@@ -108,7 +108,7 @@ def test_coarse_levels_are_those_of_the_joined_graph(
     for number in (1, 2):
         how = LocalEngine(), options(len(blobs[0]))
         coarse, fragments = coarsen(level, Folder(tmp_path / f"level-{number}"), 0, *how)
-        first = np.cumsum([0, *(record["n_own"] for record in coarse.records())])
+        first = coarse.first_nodes()
         numbers = range(level.n_parts)
         groups = np.concatenate([first[one] + fragments.own(one) for one in numbers])
         joined = contract(csr_array(joined.links), groups, sizes=joined.sizes)
@@ -116,6 +116,18 @@ def test_coarse_levels_are_those_of_the_joined_graph(
         np.testing.assert_array_equal(found.links.toarray(), joined.links.toarray())
         np.testing.assert_array_equal(found.sizes, joined.sizes)
         assert found.sizes.max() <= 8**number
+        level = coarse
+
+
+def test_levels_shrink_where_edges_lead_to_other_blocks(
+    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    _, (level, _) = linked(blobs[0], tmp_path, anchors=0.1)
+    for number in range(1, 4):
+        how = LocalEngine(), options(len(blobs[0]))
+        coarse, _ = coarsen(level, Folder(tmp_path / f"level-{number}"), 0, *how)
+        n_before, n_nodes = level.first_nodes()[-1], coarse.first_nodes()[-1]
+        assert n_nodes < 0.7 * n_before
         level = coarse
 
 

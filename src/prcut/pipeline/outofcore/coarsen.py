@@ -11,10 +11,7 @@ import numpy as np
 from prcut.pipeline.outofcore.parts import Level, Part, Posts, cut_offers, joined
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
-from prcut.search.fragments import GROUP_SIZE, contract, find_groups
-
-# a level with more than this fraction of the nodes of the one below is not worth it
-_LEAST_FALL = 0.75
+from prcut.search.fragments import GROUP_SIZE, contract, find_groups, join_lone
 
 
 def coarsen(
@@ -40,10 +37,11 @@ def _cut_fragments(
         part = fragments.level.load(number)
         groups, n_own = np.empty(0, np.int64), part.n_own
         if n_own:
-            inside = part.graph.links[:n_own, :n_own]
-            groups = find_groups(inside, GROUP_SIZE, np.random.default_rng([seed, 8, number]))
+            links = part.graph.links[:n_own]
+            rng = np.random.default_rng([seed, 8, number])
+            groups = join_lone(links, find_groups(links[:, :n_own], GROUP_SIZE, rng), GROUP_SIZE)
         fragments.post(number, part, groups.astype(np.int32))
-    advance(_rows(fragments.level, number))
+    advance(int(fragments.level.map(number, "sizes").sum()))
 
 
 def _contract_part(
@@ -60,7 +58,7 @@ def _contract_part(
         made = made._replace(offers=offers, cuts=cuts)
         coarse.save(number, made)
         coarse.save_picked(number, picked.astype(np.int32))
-    advance(_rows(fragments.level, number))
+    advance(int(fragments.level.map(number, "sizes").sum()))
 
 
 def _number_outside(part: Part, inbox: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,18 +82,3 @@ def _between(part: Part, groups: np.ndarray, n_own: int, picked: np.ndarray) -> 
     found = contract(graph.links, groups, sizes=graph.sizes)
     arrays = {"sizes": found.sizes[:n_own], "offers": part.offers, "cuts": part.cuts}
     return Part.of(found.links, n_own, **arrays, sources=part.sources, picked=picked)
-
-
-def is_worth(level: Level, n_before: int) -> bool:
-    """Return whether a level has clearly fewer nodes than the one below."""
-    return count_nodes(level) < _LEAST_FALL * n_before
-
-
-def count_nodes(level: Level) -> int:
-    """Return the number of nodes of a level."""
-    return sum(int(record["n_own"]) for record in level.records())
-
-
-def _rows(level: Level, number: int) -> int:
-    """Return what a task counts as progress: the rows of its part."""
-    return int(level.map(number, "sizes").sum())

@@ -45,7 +45,7 @@ def write_lesson(
     key = f"{labels.key} {n_wanted} {seed}"
     if folder.is_sealed(_RECORD, key):
         return
-    nodes = np.cumsum([0, *(record["n_own"] for record in rows.level.records())])
+    nodes = rows.level.first_nodes()
     counts = np.diff(nodes * min(n_wanted, int(nodes[-1])) // nodes[-1]).tolist()
     draw = _Draw(blocks, rows, labels, counts, seed, key)
     pieces = folder / "pieces"

@@ -113,6 +113,10 @@ class Level(NamedTuple):
         """Return what was noted of every part."""
         return [self.folder.read_json(f"{_name(number)}.json") for number in range(self.n_parts)]
 
+    def first_nodes(self) -> np.ndarray:
+        """Return the first node of every part, and last the number of all nodes."""
+        return np.cumsum([0, *(record["n_own"] for record in self.records())])
+
 
 class Posts(NamedTuple):
     """A value of every node, posted by all parts of a level."""
@@ -165,8 +169,7 @@ def joined(arrays: list[np.ndarray]) -> np.ndarray:
 
 def join_parts(level: Level) -> CoarseGraph:
     """Join all parts to one graph; the weight within nodes is left to the caller."""
-    counts = [record["n_own"] for record in level.records()]
-    first = np.concatenate([[0], np.cumsum(counts)])
+    first = level.first_nodes()
     rows, columns, weights, sizes = [], [], [], []
     for number in range(level.n_parts):
         part = level.load(number)

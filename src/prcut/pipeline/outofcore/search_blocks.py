@@ -21,7 +21,7 @@ from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.blocks import Blocks
-from prcut.pipeline.outofcore.coarsen import coarsen, count_nodes, is_worth
+from prcut.pipeline.outofcore.coarsen import coarsen
 from prcut.pipeline.outofcore.link import link_blocks
 from prcut.pipeline.outofcore.parts import Level, Posts, join_parts
 from prcut.pipeline.outofcore.rounds import State, refine_level
@@ -32,8 +32,9 @@ from prcut.search.limits import Limits, limit_sizes
 from prcut.search.partition import find_partition
 from prcut.search.problem import Problem
 
-# nodes per cluster that the coarsest level keeps at least
-_NODES_PER_CLUSTER = 16
+# nodes per cluster that the coarsest level keeps at least; a level with more than this fraction of
+# the nodes below is not worth it, and refinement only so many times the nodes refined before
+_NODES_PER_CLUSTER, _LEAST_FALL, _LEAST_GROWTH = 16, 0.75, 4
 _SEARCH = "search.json"
 # returns the labels of a part's own nodes
 _Label = Callable[[int], np.ndarray]
@@ -80,11 +81,15 @@ class BlockSearch:
         balance_weight = float(found["balance_weight"])
         n_clusters = self.config.n_clusters
         cost = ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance_weight)
-        labels: _Label = partial(_read_labels, self.folder, _first_nodes(levels[-1]))
+        labels: _Label = partial(_read_labels, self.folder, levels[-1].first_nodes())
+        n_refined = levels[-1].first_nodes()[-1]
         for level in reversed(range(max(1, len(levels) - 1))):
             if level < len(fragments):
                 labels = partial(_label_fragments, fragments[level], labels)
-            folder = self.folder / f"level-{level}"
+            n_nodes = levels[level].first_nodes()[-1]
+            if level and n_nodes < _LEAST_GROWTH * n_refined:
+                continue
+            n_refined, folder = n_nodes, self.folder / f"level-{level}"
             state = refine_level(levels[level], folder, labels, cost, *how, limits)
             labels = state.labels.own
         return BlockPartition(linked.rows, state, cost, balance_weight, limits)
@@ -106,17 +111,17 @@ class BlockSearch:
     def _coarsen(self, level: Level) -> tuple[list[Level], list[Posts]]:
         """Contract the graph until one process can search it, at least once if it is large."""
         levels, fragments = [level], []
-        n_nodes, least = count_nodes(level), _NODES_PER_CLUSTER * self.config.n_clusters
+        n_nodes, least = level.first_nodes()[-1], _NODES_PER_CLUSTER * self.config.n_clusters
         while n_nodes > max(least, self.most_nodes if len(levels) > 1 else 0):
             folder = self.folder / f"level-{len(levels)}"
             coarse, of_nodes = coarsen(
                 levels[-1], folder, self.config.seed, self.engine, self.options
             )
-            if not is_worth(coarse, n_nodes) or count_nodes(coarse) < least:
+            n_before, n_nodes = n_nodes, coarse.first_nodes()[-1]
+            if not least <= n_nodes < _LEAST_FALL * n_before:
                 break
             levels.append(coarse)
             fragments.append(of_nodes)
-            n_nodes = count_nodes(coarse)
         return levels, fragments
 
     def _search(self, level: Level, total: float, limits: Limits | None) -> dict[str, Any]:
@@ -166,11 +171,6 @@ def _label_fragments(fragments: Posts, labels: _Label, number: int) -> np.ndarra
     """Return the labels of a part's nodes, those of their fragments."""
     of_nodes: np.ndarray = labels(number)[fragments.own(number)]
     return of_nodes
-
-
-def _first_nodes(level: Level) -> np.ndarray:
-    counts = [int(record["n_own"]) for record in level.records()]
-    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _add_up(level: Level, name: str) -> float:
