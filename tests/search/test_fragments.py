@@ -180,8 +180,8 @@ def test_overlay_of_large_numbers_does_not_overflow(dtype: type) -> None:
     assert fragments.dtype == np.int64
 
 
-def test_lone_rows_join_those_that_are_linked_most_to_the_same_column() -> None:
-    # rows 0 and 1 are a group; of the lone ones 2, 3 and 6 are linked most to 7, 4 to 8, 5 to none
+def test_rows_without_links_to_others_join_by_the_column_they_are_linked_most_to() -> None:
+    # rows 0 and 1 are linked; 2, 3 and 6 are linked most to column 7, 4 to 8, 5 to none
     links = np.zeros((7, 9))
     links[[2, 3, 6], 7] = 2.0
     links[[2, 3], 8] = 1.0

@@ -85,12 +85,12 @@ def _propagate(weight: csr_array, order: np.ndarray, most: int, groups: np.ndarr
 
 
 def join_lone(links: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
-    """Group up to ``most`` rows that are alone in their groups and linked most to the same column.
+    """Group up to ``most`` rows that have no links to other rows, by the column they are linked to.
 
-    Else those whose neighbours are in full groups, or held by another process, stay alone however
-    often a graph is contracted.
+    The columns after the rows are held by other processes. Without this, such rows stay alone
+    however often a graph is contracted.
     """
-    alone = np.flatnonzero(np.bincount(groups)[groups] == 1)
+    alone = np.flatnonzero(np.diff(links[:, : len(groups)].indptr) == 0)
     links = links[alone].tocoo()
     heaviest = np.lexsort((-links.data, links.row))
     heaviest = heaviest[np.unique(links.row[heaviest], return_index=True)[1]]
