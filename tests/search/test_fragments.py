@@ -11,13 +11,7 @@ from sklearn.neighbors import kneighbors_graph
 
 import reference
 from prcut import SimilarityGraph
-from prcut.search.fragments import (
-    choose_n_fragments,
-    contract,
-    find_fragments,
-    join_lone,
-    overlay,
-)
+from prcut.search.fragments import choose_n_fragments, contract, find_fragments, overlay
 
 
 def fragment(graph: SimilarityGraph, n_fragments: int, *, seed: int) -> np.ndarray:
@@ -178,16 +172,3 @@ def test_overlay_of_large_numbers_does_not_overflow(dtype: type) -> None:
     assert len(set(fragments.tolist())) == 3
     assert fragments[0] == fragments[3]
     assert fragments.dtype == np.int64
-
-
-def test_rows_without_links_to_others_join_by_the_column_they_are_linked_most_to() -> None:
-    # rows 0 and 1 are linked; 2, 3 and 6 are linked most to column 7, 4 to 8, 5 to none
-    links = np.zeros((7, 9))
-    links[[2, 3, 6], 7] = 2.0
-    links[[2, 3], 8] = 1.0
-    links[4, [7, 8]] = 1.0, 3.0
-    links[[0, 1], [1, 0]] = 9.0
-    groups = np.array([0, 0, 1, 2, 3, 4, 5])
-    assert join_lone(csr_array(links), groups, 8).tolist() == [0, 0, 1, 1, 2, 3, 1]
-    assert join_lone(csr_array(links), groups, 2).tolist() == [0, 0, 1, 1, 2, 3, 4]
-    assert join_lone(csr_array(links)[:0], groups[:0], 2).tolist() == []

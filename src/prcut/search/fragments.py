@@ -84,24 +84,6 @@ def _propagate(weight: csr_array, order: np.ndarray, most: int, groups: np.ndarr
             break
 
 
-def join_lone(links: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
-    """Group up to ``most`` rows that have no links to other rows, by the column they are linked to.
-
-    The columns after the rows are held by other processes. Without this, such rows stay alone
-    however often a graph is contracted.
-    """
-    alone = np.flatnonzero(np.diff(links[:, : len(groups)].indptr) == 0)
-    links = links[alone].tocoo()
-    heaviest = np.lexsort((-links.data, links.row))
-    heaviest = heaviest[np.unique(links.row[heaviest], return_index=True)[1]]
-    heaviest = heaviest[np.argsort(links.col[heaviest], kind="stable")]
-    alone, nearest = alone[links.row[heaviest]], links.col[heaviest]
-    starts = (np.arange(len(alone)) - np.searchsorted(nearest, nearest)) % most == 0
-    joined = groups.copy()
-    joined[alone] = groups[alone[starts]][np.cumsum(starts) - 1]
-    return np.unique(joined, return_inverse=True)[1].reshape(-1)
-
-
 def kmeans(
     points: np.ndarray, sizes: np.ndarray, centres: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:

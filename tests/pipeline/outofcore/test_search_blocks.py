@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.blocks import Blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
-from prcut.pipeline.outofcore.coarsen import coarsen
+from prcut.pipeline.outofcore.coarsen import coarsen, join_stranded
 from prcut.pipeline.outofcore.link import LinkedBlocks, link_blocks
 from prcut.pipeline.outofcore.parts import Posts, join_parts
 from prcut.pipeline.outofcore.row_labels import RowLabels
@@ -117,6 +117,19 @@ def test_coarse_levels_are_those_of_the_joined_graph(
         np.testing.assert_array_equal(found.sizes, joined.sizes)
         assert found.sizes.max() <= 8**number
         level = coarse
+
+
+def test_nodes_whose_edges_all_lead_outside_join_by_the_nearest() -> None:
+    # own nodes 0 and 1 are linked; 7 outside is nearest to 2, 3 and 6, 8 to 4, and 5 has no edges
+    links = np.zeros((7, 9))
+    links[[2, 3, 6], 7] = 2.0
+    links[[2, 3], 8] = 1.0
+    links[4, [7, 8]] = 1.0, 3.0
+    links[[0, 1], [1, 0]] = 9.0
+    groups = np.array([0, 0, 1, 2, 3, 4, 5])
+    assert join_stranded(csr_array(links), groups, 8).tolist() == [0, 0, 1, 1, 2, 3, 1]
+    assert join_stranded(csr_array(links), groups, 2).tolist() == [0, 0, 1, 1, 2, 3, 4]
+    assert join_stranded(csr_array(links)[:0], groups[:0], 2).tolist() == []
 
 
 def test_levels_shrink_where_edges_lead_to_other_blocks(

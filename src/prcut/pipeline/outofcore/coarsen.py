@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from prcut.pipeline.outofcore.parts import Level, Part, Posts, cut_offers, joined
 from prcut.runtime.engine import Engine
 from prcut.runtime.folder import Folder
-from prcut.search.fragments import GROUP_SIZE, contract, find_groups, join_lone
+from prcut.search.fragments import GROUP_SIZE, contract, find_groups
 
 
 def coarsen(
@@ -39,9 +40,26 @@ def _cut_fragments(
         if n_own:
             links = part.graph.links[:n_own]
             rng = np.random.default_rng([seed, 8, number])
-            groups = join_lone(links, find_groups(links[:, :n_own], GROUP_SIZE, rng), GROUP_SIZE)
+            groups = join_stranded(
+                links, find_groups(links[:, :n_own], GROUP_SIZE, rng), GROUP_SIZE
+            )
         fragments.post(number, part, groups.astype(np.int32))
     advance(int(fragments.level.map(number, "sizes").sum()))
+
+
+def join_stranded(links: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
+    """Group up to ``most`` own nodes whose edges all lead outside, by their nearest outside node."""
+    # one by one, they would be as many on every level
+    alone = np.flatnonzero(np.diff(links[:, : len(groups)].indptr) == 0)
+    links = links[alone].tocoo()
+    heaviest = np.lexsort((-links.data, links.row))
+    heaviest = heaviest[np.unique(links.row[heaviest], return_index=True)[1]]
+    heaviest = heaviest[np.argsort(links.col[heaviest], kind="stable")]
+    alone, nearest = alone[links.row[heaviest]], links.col[heaviest]
+    starts = (np.arange(len(alone)) - np.searchsorted(nearest, nearest)) % most == 0
+    joined = groups.copy()
+    joined[alone] = groups[alone[starts]][np.cumsum(starts) - 1]
+    return np.unique(joined, return_inverse=True)[1].reshape(-1)
 
 
 def _contract_part(

@@ -32,8 +32,8 @@ from prcut.search.limits import Limits, limit_sizes
 from prcut.search.partition import find_partition
 from prcut.search.problem import Problem
 
-# nodes per cluster that the coarsest level keeps at least; a level with more than this fraction of
-# the nodes below is not worth it, and refinement only so many times the nodes refined before
+# nodes per cluster on the coarsest level, at least; nodes of a level over those of the one below,
+# less than this; over those of the one refined before, at least this if it is refined too
 _NODES_PER_CLUSTER, _LEAST_FALL, _LEAST_GROWTH = 16, 0.75, 4
 _SEARCH = "search.json"
 # returns the labels of a part's own nodes
