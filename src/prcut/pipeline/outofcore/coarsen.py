@@ -40,15 +40,14 @@ def _cut_fragments(
         if n_own:
             links = part.graph.links[:n_own]
             rng = np.random.default_rng([seed, 8, number])
-            groups = join_stranded(
-                links, find_groups(links[:, :n_own], GROUP_SIZE, rng), GROUP_SIZE
-            )
+            groups = find_groups(links[:, :n_own], GROUP_SIZE, rng)
+            groups = join_stranded(links, groups, GROUP_SIZE)
         fragments.post(number, part, groups.astype(np.int32))
     advance(int(fragments.level.map(number, "sizes").sum()))
 
 
 def join_stranded(links: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
-    """Group up to ``most`` own nodes whose edges all lead outside, by their nearest outside node."""
+    """Group up to ``most`` own nodes whose edges all lead outside, by the nearest outside node."""
     # one by one, they would be as many on every level
     alone = np.flatnonzero(np.diff(links[:, : len(groups)].indptr) == 0)
     links = links[alone].tocoo()
