@@ -1,8 +1,25 @@
-.PHONY: check lint types test docs figures package table1 table2 table3 table4 peers quality contest contest-test
+.PHONY: quick check weekly lint types test docs exact wheel package figures \
+	table1 table2 table3 table4 peers quality contest contest-test
 
 PYTHON ?= python
+# One thread each: two processes of small problems are quicker than one with two threads.
+TEST = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist worksteal
 
-check: lint types test
+# -- the three tiers: while you work, before you push, once a week ---------------------------------
+
+# under a minute: lint, types, the tests of what changed since the last commit, one fit
+quick: lint types
+	$(PYTHON) -c "import sklearn.datasets as d; from prcut import PRCut; print(PRCut(10).fit(d.load_digits().data))"
+	OMP_NUM_THREADS=1 $(PYTHON) .ci/changed.py
+
+# at most 15 minutes on two cores, on what .ci/run installed: what every change must pass
+check: test lint types docs wheel exact
+
+# about two hours: ratios of times, killed clusters, fuzzing, mutants, all benchmarks' quick versions
+weekly:
+	$(PYTHON) benchmarks/weekly.py
+
+# -- their parts ----------------------------------------------------------------------------------
 
 lint:
 	$(PYTHON) -m ruff check .
@@ -11,13 +28,24 @@ lint:
 types:
 	$(PYTHON) -m mypy
 
-# one thread each: two processes of small problems are quicker than one with two threads
 test:
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m "not slow" -n 2 --dist worksteal
+	$(TEST) -m "not weekly"
 
-# warnings are errors (mkdocs.yml), unless --quiet hides them; what is generated is made anew
+# warnings are errors (mkdocs.yml), unless --quiet hides them; generated pages are made again
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
+
+# benchmarks whose claim does not depend on the machine
+exact:
+	$(PYTHON) benchmarks/house.py --lines 27020
+	$(PYTHON) benchmarks/exact_expectation.py --exact
+	$(PYTHON) benchmarks/tables.py
+	$(PYTHON) benchmarks/contest.py --summary
+	$(PYTHON) benchmarks/contest.py --summary --half test
+
+# the wheel in an environment of its own, used as a new user would
+wheel: package
+	bash .ci/wheel
 
 # the paper's tables: runs what is missing of one, prints it; RUN="--quick --plot" adds options
 table1 table2 table3 table4 peers quality:

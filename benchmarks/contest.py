@@ -13,6 +13,7 @@ they were.
 
     python benchmarks/contest.py                     # from the committed records, development
     python benchmarks/contest.py --half test         # the same of the test half
+    python benchmarks/contest.py --summary           # the committed summary is that of the records
     python benchmarks/contest.py --run               # first runs what is missing: hours
     python benchmarks/contest.py --quick             # three small sets, few methods: a minute
 """
@@ -68,6 +69,14 @@ def run_half(half: str) -> None:
     run_all(specs, path, run=run_warm)
 
 
+def check_summary(records: list[RunRecord], name: str) -> int:
+    """Compare the committed summary with the records; no claim is judged."""
+    committed = (RESULTS / f"{name}.md").read_text("utf-8")
+    is_current = committed == describe_contest(make_scoreboard(records))
+    short = [] if is_current else [f"{name}.md is not of the committed records; run without options"]
+    return verdict(short, f"{name}.md is the summary of {len(records)} records")
+
+
 def report(records: list[RunRecord], folder: Path, name: str) -> list[str]:
     """Print and keep the report and the picture; return what falls short."""
     board = make_scoreboard(records)
@@ -97,6 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--half", choices=HALVES, default="development")
     parser.add_argument("--run", action="store_true", help="first run what is missing")
+    parser.add_argument("--summary", action="store_true", help="compare the committed summary")
     parser.add_argument("--quick", action="store_true", help="three small sets, no claims")
     given = parser.parse_args()
     if given.quick:
@@ -108,6 +118,8 @@ def main() -> int:
     if not records:
         print(f"no records of the {given.half} half; --run makes them")
         return 1
+    if given.summary:
+        return check_summary(records, f"contest_{given.half}")
     return verdict(report(records, RESULTS, f"contest_{given.half}"), PROMISE)
 
 

@@ -74,7 +74,7 @@ COMPILED = ("evoc", "umap_hdbscan")
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize(
     "key",
-    [pytest.param(key, marks=pytest.mark.slow) if key in COMPILED else key for key in ALL_PEERS],
+    [pytest.param(key, marks=pytest.mark.weekly) if key in COMPILED else key for key in ALL_PEERS],
 )
 def test_peers_find_separate_blobs_again_with_the_same_seed(key, task, truth):
     require(key)
@@ -143,7 +143,7 @@ def test_a_peer_without_a_seed_leaves_the_global_generators_alone():
     np.testing.assert_array_equal(legacy.get_state()[1], numpy_state)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_numba_does_not_change_the_number_of_torchs_threads(task):
     require("evoc")
     n_threads = torch.get_num_threads()

@@ -1,0 +1,414 @@
+"""Alter the code a little, many times over, and count how often its own tests notice.
+
+A mutant is one module with one change: a comparison that includes its bound, a sum that is a
+difference, a number that is larger, a condition that is turned around, a call that is left out.
+Nobody picks the changes: every possible one has a number that is a hash of the function and the
+line, and those with the lowest numbers of each module are run. A change elsewhere in a module
+therefore leaves most of its mutants as they were. ``NAMED`` adds mutants that once survived.
+
+A mutant is killed when a test of the module (``tests/<room>/test_<module>.py`` and the files in
+``ALSO``) fails, crashes or does not end. A survivor is excused only by name, in ``EXCUSED``, where
+the reason says why no test could tell it from the original. An excuse whose mutant was killed, or
+is no longer there, is reported too.
+
+Each mutant runs in a fork of one process that has loaded NumPy, torch and FAISS already, with the
+altered module compiled in memory: no file of the checkout is written.
+
+Exits with 1 where fewer than 85 % of all mutants, or 80 % of a module's, were killed or excused.
+
+    python benchmarks/mutants.py                           # about 20 minutes on two cores
+    python benchmarks/mutants.py --quick                   # two mutants of each module
+    python benchmarks/mutants.py --only search/merge.py    # one module, its survivors as patches
+"""
+
+import argparse
+import ast
+import copy
+import difflib
+import hashlib
+import importlib.util
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+
+from _verdict import verdict
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src/prcut"
+# the core of every room from the numerics to the training
+MODULES = (
+    *("numerics/cuts.py", "numerics/objective.py", "numerics/expectation.py"),
+    *("numerics/certificate.py", "runtime/folder.py", "runtime/shuffle.py"),
+    *("graph/neighbors.py", "graph/rows.py", "graph/build.py", "graph/similarity_graph.py"),
+    *("search/kernels.c", "search/fragments.py", "search/merge.py", "search/moves.py"),
+    *("search/refine.py", "search/sweep.py", "search/limits.py"),
+    *("training/loss.py", "training/pairs.py", "training/state.py"),
+)
+# tests of a module beside the file that mirrors it
+ALSO = {
+    "numerics/objective.py": ("numerics/test_errata.py",),
+    "search/kernels.c": (
+        *("search/test_merge.py", "search/test_moves.py", "search/test_refine.py"),
+        *("search/test_sweep.py", "search/test_fragments.py"),
+    ),
+}
+PER_MODULE, PER_MODULE_QUICK = 9, 2
+LEAST_KILLED, LEAST_KILLED_OF_MODULE, LEAST_MUTANTS = 0.85, 0.80, 150
+# of one mutant: one whose loop does not end is killed by these, and counts as killed
+CPU_SECONDS, WALL_SECONDS = 120, 400
+
+AS_IT_IS = " as it is"
+
+# module, what stands there once, what replaces it: the survivors of the first check by hand
+NAMED: tuple[tuple[str, str, str], ...] = ()
+EXCUSED: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module."""
+
+    module: str
+    name: str
+    source: str
+
+    def patch(self) -> str:
+        """Return the lines that differ."""
+        before = (SOURCE / self.module).read_text("utf-8")
+        if self.module.endswith(".py"):
+            before = ast.unparse(ast.parse(before))
+        lines = difflib.unified_diff(before.splitlines(), self.source.splitlines(), n=1)
+        return "\n".join([*lines][2:])
+
+
+# -- changes of Python ----------------------------------------------------------------------------
+
+SWAPPED_OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+SWAPPED_NAMES = {
+    **{"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax"},
+    **{"minimum": "maximum", "maximum": "minimum", "zeros": "ones", "ones": "zeros"},
+    **{"argmax": "argmin", "floor": "ceil", "ceil": "floor", "expm1": "exp", "log1p": "log"},
+}
+
+
+def python_mutants(module: str, source: str) -> Iterator[tuple[str, str, str]]:
+    """Yield function, change and altered source for every possible change of a module."""
+    tree = ast.parse(source)
+    for number, (function, node, change) in enumerate(_changes(tree)):
+        before = ast.unparse(node)
+        altered = copy.deepcopy(tree)
+        _, twin, make = [*_changes(altered)][number]
+        del change
+        make()
+        ast.fix_missing_locations(altered)
+        after = ast.unparse(twin)
+        yield function, f"{_short(before)} → {_short(after)}", ast.unparse(altered)
+
+
+def _short(code: str) -> str:
+    code = " ".join(code.split())
+    return code if len(code) <= 90 else f"{code[:60]} … {code[-25:]}"
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.AST, Callable[[], None]]]:
+    """Yield the function, the statement or expression, and what alters it in place."""
+    yield from _visit(tree, "")
+
+
+def _visit(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST, Callable[[], None]]]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if node.name == "__repr__":
+            return
+        function = f"{function}.{node.name}".lstrip(".")
+    for field, value in ast.iter_fields(node):
+        # types, decorators and messages are not behaviour that a test should pin down
+        if field in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        children = value if isinstance(value, list) else [value]
+        for child in children:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.JoinedStr):
+                continue
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            for what, alter in _own_changes(child):
+                # a number or a name says little without what surrounds it
+                is_small = isinstance(what, ast.Constant | ast.Name | ast.Attribute)
+                is_small &= isinstance(node, ast.expr)
+                yield function, node if is_small else what, alter
+            yield from _visit(child, function)
+
+
+def _own_changes(node: ast.AST) -> Iterator[tuple[ast.AST, Callable[[], None]]]:
+    """Yield what changes in one node, and the function that changes it in place."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPPED_OPERATORS:
+        swapped = SWAPPED_OPERATORS[type(node.ops[0])]
+        yield node, lambda: node.ops.__setitem__(0, swapped())  # type: ignore[call-overload]
+    elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
+        is_text = isinstance(getattr(node, "left", None), ast.Constant | ast.JoinedStr) and (
+            isinstance(getattr(node.left, "value", 0.0), str)  # type: ignore[union-attr]
+        )
+        if type(node.op) in SWAPPED_OPERATORS and not is_text:
+            swapped = SWAPPED_OPERATORS[type(node.op)]
+            yield node, lambda: setattr(node, "op", swapped())
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node, lambda: _become(node, ast.Call(ast.Name("bool"), [node.operand], []))
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float, bool):
+        yield node, lambda: setattr(node, "value", _other_value(node.value))
+    elif isinstance(node, ast.Name) and node.id in SWAPPED_NAMES:
+        yield node, lambda: setattr(node, "id", SWAPPED_NAMES[node.id])
+    elif isinstance(node, ast.Attribute) and node.attr in SWAPPED_NAMES:
+        yield node, lambda: setattr(node, "attr", SWAPPED_NAMES[node.attr])
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield node, lambda: _become(node, ast.Pass())
+    elif isinstance(node, ast.If):
+        yield node.test, lambda: _become(node.test, ast.Constant(value=False))
+
+
+def _become(node: ast.AST, other: ast.AST) -> None:
+    node.__class__ = other.__class__  # type: ignore[assignment]
+    node.__dict__ = {**other.__dict__, "lineno": getattr(node, "lineno", 1), "col_offset": 0}
+
+
+def _other_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return 2 * value if value else 1.0
+
+
+# -- changes of C ---------------------------------------------------------------------------------
+
+_C_SWAPS = {
+    **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="},
+    **{"+": "-", "-": "+", "*": "+", "/": "*", "&&": "||", "||": "&&", "+=": "-=", "-=": "+="},
+}
+_C_TOKEN = re.compile(r"(?<= )(<=|>=|==|!=|&&|\|\||\+=|-=|<|>|\+|-|\*|/)(?= )")
+
+
+def c_mutants(module: str, source: str) -> Iterator[tuple[str, str, str]]:
+    """Yield function, change and altered source; operators stand between spaces."""
+    function, is_comment, offset = "", False, 0
+    for line in source.splitlines(keepends=True):
+        if found := re.match(r"(?:EXPORT |static )[\w *]*?(\w+)\(", line):
+            function = found[1]
+        is_comment = is_comment or "/*" in line
+        # memory and its failures are not simulated
+        if not is_comment and not line.startswith("#") and not re.search(r"alloc\(|free\(", line):
+            for token in _C_TOKEN.finditer(line):
+                after = line[: token.start()] + _C_SWAPS[token[0]] + line[token.end() :]
+                altered = source[:offset] + after + source[offset + len(line) :]
+                yield function, f"{line.strip()} → {after.strip()}", altered
+        is_comment = is_comment and "*/" not in line
+        offset += len(line)
+
+
+# -- the choice -----------------------------------------------------------------------------------
+
+
+def mutants_of(module: str, n_mutants: int) -> list[Mutant]:
+    """Return the named mutants of a module and as many with the lowest hashes, one per line."""
+    source = (SOURCE / module).read_text("utf-8")
+    named = []
+    for file, before, after in NAMED:
+        if file == module:
+            if source.count(before) != 1:
+                raise SystemExit(f"{module} has {source.count(before)} times, not once: {before}")
+            change = f"{_short(before)} → {_short(after)}"
+            named.append(Mutant(module, f"{module} {change}", source.replace(before, after)))
+    make = python_mutants if module.endswith(".py") else c_mutants
+    seen: Counter[str] = Counter()
+    found = []
+    for function, change, altered in make(module, source):
+        if not function:  # constants of a module: tastes and bounds, which tests would only repeat
+            continue
+        name = f"{module} {function}: {change}"
+        seen[name] += 1
+        name = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        found.append((hashlib.sha256(name.encode()).hexdigest(), Mutant(module, name, altered)))
+    drawn = [mutant for _, mutant in sorted(found, key=lambda each: each[0])[:n_mutants]]
+    return [*named, *drawn]
+
+
+# -- a run ----------------------------------------------------------------------------------------
+
+
+class _Altered(MetaPathFinder, SourceFileLoader):
+    """Import one module from altered source."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        dotted = mutant.module.removesuffix(".py").replace("/", ".")
+        SourceFileLoader.__init__(self, f"prcut.{dotted}", str(SOURCE / mutant.module))
+        self.altered = mutant.source
+
+    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
+
+    def get_code(self, fullname: str) -> Any:  # noqa: ARG002
+        return compile(self.altered, str(self.path), "exec")
+
+
+def test_files(module: str) -> list[str]:
+    """Return the test files of a module."""
+    path = Path(module)
+    names = [f"{path.parent}/test_{path.stem}.py", *ALSO.get(module, ())]
+    return [str(ROOT / "tests" / name) for name in names]
+
+
+def run_tests(mutant: Mutant, log: Path) -> None:
+    """Run the tests of a mutant in this process, a fork, and end it: 0 where all passed."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(WALL_SECONDS)
+    with log.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    if mutant.module.endswith(".py"):
+        sys.meta_path.insert(0, _Altered(mutant))
+    else:
+        source = log.with_suffix(".c")
+        source.write_text(mutant.source, "utf-8")
+        library = log.with_suffix(".so")
+        flags = "-O1", "-ffp-contract=off", "-shared", "-fPIC"
+        subprocess.run(["cc", *flags, "-o", library, source, "-lm"], check=True)
+        os.environ["PRCUT_KERNELS"] = str(library)
+    import pytest
+
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
+    os._exit(int(pytest.main([*options, "-m", "not weekly", *test_files(mutant.module)])))
+
+
+def log_of(folder: str, mutant: Mutant) -> Path:
+    """Return the file that the tests of a mutant print to."""
+    return Path(folder) / f"{hashlib.sha256(mutant.name.encode()).hexdigest()[:16]}.log"
+
+
+def run_all(mutants: list[Mutant], n_jobs: int) -> dict[Mutant, int]:
+    """Return how every mutant's tests ended: 0 where all passed."""
+    for name in ("faiss", "pyarrow.parquet", "pytest", "sklearn.datasets"):
+        importlib.import_module(name)
+    importlib.import_module("scipy.sparse.linalg")
+    importlib.import_module("torch")
+    ended: dict[Mutant, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        running: dict[int, Mutant] = {}
+        waiting = list(reversed(mutants))
+        while waiting or running:
+            while waiting and len(running) < n_jobs:
+                mutant = waiting.pop()
+                child = os.fork()
+                if child == 0:
+                    try:
+                        os.chdir(ROOT)
+                        run_tests(mutant, log_of(folder, mutant))
+                    except BaseException:
+                        traceback.print_exc()
+                        sys.stderr.flush()
+                    finally:
+                        os._exit(70)
+                running[child] = mutant
+            child, status = os.wait()
+            if child in running:
+                mutant = running.pop(child)
+                ended[mutant] = os.waitstatus_to_exitcode(status)
+                verb = "survived" if ended[mutant] == 0 else "killed"
+                print(f"{verb:8} ({ended[mutant]:3}) {mutant.name}", flush=True)
+                if ended[mutant] not in (0, 1) or mutant.name.endswith(AS_IT_IS):
+                    print(f"{log_of(folder, mutant).read_text()[-400:]}")
+    return ended
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the mutants, print a table by module, and return 1 where too few were killed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="two mutants of each module")
+    parser.add_argument("--only", nargs="+", default=list(MODULES), help="modules to alter")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args(arguments)
+    started = time.monotonic()
+    n_mutants = PER_MODULE_QUICK if given.quick else PER_MODULE
+    modules = [module for module in given.only if (SOURCE / module).exists()]
+
+    # a module whose tests fail as it is would count every mutant as killed
+    unaltered = [Mutant(name, f"{name}{AS_IT_IS}", (SOURCE / name).read_text()) for name in modules]
+    broken = [one.module for one, code in run_all(unaltered, given.jobs).items() if code]
+    if broken:
+        return verdict([f"tests fail on the code as it is: {', '.join(broken)}"], "")
+
+    mutants = [mutant for module in modules for mutant in mutants_of(module, n_mutants)]
+    ended = run_all(mutants, given.jobs)
+    survived = [mutant for mutant, code in ended.items() if code == 0]
+    excused = [mutant for mutant in survived if mutant.name in EXCUSED]
+    for mutant in survived:
+        print(f"\n{mutant.name}\n{EXCUSED.get(mutant.name) or mutant.patch()}")
+
+    print("\n| module | mutants | killed | excused | survived |\n|---|---|---|---|---|")
+    short = []
+    for module in modules:
+        counts = [
+            sum(one.module == module for one in some) for some in (mutants, survived, excused)
+        ]
+        total, n_survived, n_excused = counts
+        cells = total, total - n_survived, n_excused, n_survived - n_excused
+        print(f"| {module} | {' | '.join(map(str, cells))} |")
+        fraction = 1 - (n_survived - n_excused) / total
+        if fraction < LEAST_KILLED_OF_MODULE and not given.quick:
+            short.append(f"{module}: {fraction:.0%} < {LEAST_KILLED_OF_MODULE:.0%}")
+    fraction = 1 - (len(survived) - len(excused)) / len(mutants)
+    n_killed = len(mutants) - len(survived)
+    print(f"| all | {len(mutants)} | {n_killed} | {len(excused)} | {len(survived) - len(excused)} |")
+    print(f"{time.monotonic() - started:.0f} s")
+    if fraction < LEAST_KILLED:
+        short.append(f"{fraction:.0%} killed or excused < {LEAST_KILLED:.0%}")
+    names = {mutant.name for mutant in mutants}
+    if not given.quick and set(modules) == set(MODULES):
+        short += [f"an excuse of no mutant: {name}" for name in EXCUSED if name not in names]
+        if len(mutants) < LEAST_MUTANTS:
+            short.append(f"{len(mutants)} mutants < {LEAST_MUTANTS}")
+    short += [f"excused but killed: {one.name}" for one in ended if ended[one] and one.name in EXCUSED]
+    return verdict(short, f"{fraction:.0%} of {len(mutants)} mutants are killed or excused")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
