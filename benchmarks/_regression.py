@@ -87,7 +87,7 @@ def worse(figures: dict[str, dict[str, float]], limit: float = LIMIT) -> list[st
 def _measured_by(python: str) -> Figures:
     # -P: the installed prcut of that Python, not one that lies beside this script
     command = [python, "-P", __file__, "measure"]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
     found: Figures = json.loads(run.stdout.splitlines()[-1])
     return found
 

@@ -61,7 +61,7 @@ class Driver:
     def start(self) -> None:
         """Begin, or go on."""
         log = self._log.open("a")
-        self.process = subprocess.Popen(self._command, stdout=log, stderr=log)  # noqa: S603
+        self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def kill(self) -> None:
         """As a machine that is switched off."""

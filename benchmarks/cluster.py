@@ -82,7 +82,7 @@ def steps_ratio(work: Path, n_clusters: int) -> float:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--master-addr", "127.0.0.1", "--master-port", "29511", str(script)]
     RayEngine(n_workers=2).train(partial(measure, pairs, n_clusters, n_steps, ours))
-    subprocess.run([*command, pairs, str(n_clusters), str(n_steps), theirs], check=True)  # noqa: S603
+    subprocess.run([*command, pairs, str(n_clusters), str(n_steps), theirs], check=True)
     speeds = [1 / float(Path(path).read_text()) for path in (ours, theirs)]
     print(f"training: {10 * speeds[0]:.1f} steps/s by Ray Train, {10 * speeds[1]:.1f} by torchrun")
     return speeds[0] / speeds[1]

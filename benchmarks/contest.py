@@ -46,7 +46,7 @@ PROMISE = "the default is first on this half, as the claims say"
 
 def ask_git(*arguments: str) -> str:
     command = [shutil.which("git") or "git", "-C", str(ROOT), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def log_test_run(n_runs: int) -> None:
@@ -73,7 +73,9 @@ def check_summary(records: list[RunRecord], name: str) -> int:
     """Compare the committed summary with the records; no claim is judged."""
     committed = (RESULTS / f"{name}.md").read_text("utf-8")
     is_current = committed == describe_contest(make_scoreboard(records))
-    short = [] if is_current else [f"{name}.md is not of the committed records; run without options"]
+    short = (
+        [] if is_current else [f"{name}.md is not of the committed records; run without options"]
+    )
     return verdict(short, f"{name}.md is the summary of {len(records)} records")
 
 

@@ -306,7 +306,7 @@ class Trials:
         size = step
         mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(home)]
         can_mount = shutil.which("mount") is not None
-        if not can_mount or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603
+        if not can_mount or subprocess.run(mount, check=False, capture_output=True).returncode:
             print("full disk: mounting is not allowed here; left out")
             return
         run, log = home / "run", self.place / "small.log"
@@ -320,11 +320,11 @@ class Trials:
                 n_full += 1
                 size += step
                 remount = ["mount", "-o", f"remount,size={size}", str(home)]
-                subprocess.run(remount, check=True)  # noqa: S603
+                subprocess.run(remount, check=True)
             print(f"full disk: {n_full} times, until the run ended with {size / 1e6:.1f} MB")
             self.finish("full disk", "disk", run, log)
         finally:
-            subprocess.run(["umount", str(home)], check=True)  # noqa: S603, S607
+            subprocess.run(["umount", str(home)], check=True)
 
     def starve(self, step: int) -> None:
         """Give the run more address space each time, until it finishes.

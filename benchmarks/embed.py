@@ -117,7 +117,7 @@ def memory_of_rows(n_rows: int, folder: Path) -> int:
         for row in range(n_rows):
             file.write(json.dumps({"id": row, "body": f"text {row} " * 20}) + "\n")
     command = [sys.executable, __file__, "--memory-of", str(path), str(folder / f"out{n_rows}")]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(found.stdout.split()[-1])
 
 

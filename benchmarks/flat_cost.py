@@ -111,7 +111,7 @@ def measure(folder: Path, n_blocks: int) -> Cost:
 
 def in_own_process(folder: Path, n_blocks: int) -> Cost:
     command = [sys.executable, __file__, "--measure", str(folder), str(n_blocks)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
     return Cost(*json.loads(answer.stdout))
 
 

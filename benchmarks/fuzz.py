@@ -298,7 +298,7 @@ def _process(
         tempfile.TemporaryDirectory(dir=_memory_folder()) as folder,
     ):
         command += ["--folder", folder]
-        process = subprocess.Popen(command, stdout=out, stderr=log)  # noqa: S603
+        process = subprocess.Popen(command, stdout=out, stderr=log)
         size, changed = -1, time.monotonic()
         while process.poll() is None:
             time.sleep(0.2)
@@ -378,7 +378,7 @@ def main() -> int:
         # in a process of its own, which may end without tidying up
         with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
             command = [sys.executable, *sys.argv, "--folder", folder]
-            return subprocess.call(command)  # noqa: S603
+            return subprocess.call(command)
     folder = Path(options.folder)
     if options.atheris:
         guided(options.reader, options.atheris, folder)

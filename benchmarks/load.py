@@ -40,10 +40,10 @@ def processes(n_processes: int, n_rows: int) -> list[str]:
         prcut = [sys.executable, "-m", "prcut"]
         options = ["--column", "embedding", "--id-column", "id", "-q", "--device", "cpu"]
         fit = [*prcut, "fit", f"{folder}/data", "-k", "20", "--out", f"{folder}/run", *options]
-        subprocess.run([*fit, "--steps", "100"], check=True, capture_output=True)  # noqa: S603
+        subprocess.run([*fit, "--steps", "100"], check=True, capture_output=True)
         assign = [*prcut, "assign", f"{folder}/run", f"{folder}/data", *options, "--out"]
         started = [
-            subprocess.Popen([*assign, f"{folder}/out-{number}"], stdout=subprocess.DEVNULL)  # noqa: S603
+            subprocess.Popen([*assign, f"{folder}/out-{number}"], stdout=subprocess.DEVNULL)
             for number in range(n_processes)
         ]
         codes = [process.wait() for process in started]

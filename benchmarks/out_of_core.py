@@ -97,7 +97,7 @@ def work(data: str, folder: str, block_rows: int) -> None:
 
 def start(data: Path, folder: Path, block_rows: int) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, "--work", str(data), str(folder), str(block_rows)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def run(data: Path, folder: Path, block_rows: int) -> dict[str, Any]:

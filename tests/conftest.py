@@ -21,9 +21,19 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# CPU-seconds, children included, that a test may cost without a mark that says why
 CPU_LIMIT = 2.0
-"""CPU-seconds, children included, that a test may cost without a mark that gives the reason."""
-_costs: dict[str, float] = {}
+MARKS = ("costly", "weekly")
+_STARTED = pytest.StashKey[float]()
+# of every test its cost, and whether a mark excuses it
+_costs: dict[str, tuple[float, bool]] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in (mark for name in MARKS for mark in item.iter_markers(name)):
+            if len(mark.args) != 1:
+                raise pytest.UsageError(f"{item.nodeid}: the mark {mark.name} needs a reason")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,22 +46,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
     if call.when == "teardown":
         cost = sum(os.times()[:4]) - item.stash[_STARTED]
-        item.user_properties.append(("cpu", cost))
+        is_marked = any(item.get_closest_marker(name) for name in MARKS)
+        item.user_properties.append(("cost", (cost, is_marked)))
     return (yield)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "teardown":
-        _costs[report.nodeid] = dict(report.user_properties)["cpu"]
+        cost, is_marked = dict(report.user_properties)["cost"]
+        _costs[report.nodeid] = cost, is_marked
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    terminalreporter.write_line(f"{sum(_costs.values()):.0f} CPU-seconds in {len(_costs)} tests")
+    total = sum(cost for cost, _ in _costs.values())
+    terminalreporter.write_line(f"{total:.0f} CPU-seconds in {len(_costs)} tests")
+    unmarked = [(cost, test) for test, (cost, is_marked) in _costs.items() if not is_marked]
+    # named, but no failure: on a busy machine a test costs up to twice as much
+    for cost, test in sorted(unmarked, reverse=True):
+        if cost > CPU_LIMIT:
+            terminalreporter.write_line(f"{cost:.1f} CPU-seconds without a mark: {test}")
     if path := os.environ.get("PRCUT_TEST_COSTS"):
-        Path(path).write_text(json.dumps(_costs))
-
-
-_STARTED = pytest.StashKey[float]()
+        Path(path).write_text(json.dumps({test: cost for test, (cost, _) in _costs.items()}))
 
 
 def data_file(name: str) -> Path:

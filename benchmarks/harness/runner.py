@@ -98,7 +98,7 @@ def run_cold(spec: RunSpec, inputs_path: Path) -> RunResult:
         ]
         with (
             (Path(folder) / "stderr.txt").open("w+b") as stderr,
-            subprocess.Popen(  # noqa: S603
+            subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

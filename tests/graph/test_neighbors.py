@@ -182,11 +182,6 @@ def test_anchors_find_among_all_rows(n_samples: int) -> None:
     assert fraction >= (0.98 if found.n_lists else 1.0)
 
 
-def test_no_anchors_find_nothing() -> None:
-    found = find_neighbors(mixture(20), 3, rows=np.arange(0))
-    assert found.indices.shape == (0, 3)
-
-
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("recall", [0.8, 0.98])
 @pytest.mark.usefixtures("lists_for_few")
@@ -270,12 +265,6 @@ def test_rows_without_structure_are_searched_exactly(monkeypatch: pytest.MonkeyP
     assert (found.n_lists, found.n_probe, found.recall) == (0, 0, 1.0)
 
 
-def test_full_recall_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 0)
-    found = find_neighbors(mixture(2000), 5, recall=1.0)
-    assert (found.n_lists, found.recall) == (0, 1.0)
-
-
 @pytest.mark.usefixtures("lists_for_few")
 def test_a_seed_finds_the_same_rows_again() -> None:
     features = mixture(3000)
@@ -321,22 +310,6 @@ def test_sparse_rows_are_found_as_dense_ones(metric: str, form: str, kind: str) 
     assert found.distances.dtype == np.float32
     assert found.indices.dtype == np.int64
     assert (found.recall, found.n_lists, found.metric) == (1.0, 0, metric)
-
-
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float64])
-def test_counts_are_found_as_their_float32(metric: str, dtype: type) -> None:
-    counts = np.random.default_rng(0).integers(5, size=(100, 30)).astype(dtype)
-    sparse = scipy.sparse.csr_array(counts)
-    found = find_neighbors(sparse, 5, metric=metric)  # type: ignore[arg-type]
-    expected = nearest_scores(counts, 5, metric)
-    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.usefixtures("lists_for_few")
-def test_sparse_rows_are_always_searched_exactly() -> None:
-    text = scipy.sparse.csr_array(mixture(3000))
-    assert find_neighbors(text, 3, recall=0.5).n_lists == 0
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -428,30 +401,3 @@ FEATURES = np.zeros((80, 2), np.float32)
 def test_wrong_input_is_refused(features: np.ndarray, options: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=message):
         find_neighbors(features, **options)
-
-
-@pytest.mark.parametrize(
-    ("features", "message"),
-    [
-        (np.where(np.eye(80, 2) > 0, np.nan, FEATURES), r"\(in float32\) in 2 of 80 rows; remove"),
-        (np.where(np.eye(80, 2) > 0, -np.inf, FEATURES), "NaN or infinity .* in 2 of 80 rows"),
-        (np.full((80, 2), 1e200), r"NaN or infinity \(in float32\) in 80 of 80 rows"),
-        (np.full((80, 2), 1e19), r"norm beyond 8.5e\+37 in 80 of 80 rows.* scale the features"),
-        (np.full((80, 2), 2**63 - 1), r"norm beyond 8.5e\+37 in 80 of 80 rows"),
-        (FEATURES.astype(complex), "features have dtype complex128, expected float16"),
-        (FEATURES[:, :0], r"features have shape \(80, 0\)"),
-        (FEATURES[:3], "n_neighbors=15 must be < n_samples=3"),
-    ],
-)
-@pytest.mark.parametrize("metric", METRICS)
-def test_wrong_sparse_input_is_refused_alike(
-    features: np.ndarray, message: str, metric: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        find_neighbors(scipy.sparse.csr_matrix(features), metric=metric)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("fraction", [0, -0.5, 1.5])
-def test_wrong_anchors_are_refused(fraction: float) -> None:
-    with pytest.raises(ValueError, match=r"of the rows must lie in \(0, 1\]"):
-        draw_anchors(10, fraction, np.random.default_rng(0))

@@ -102,6 +102,14 @@ def test_to_device_keeps_the_graph() -> None:
     assert (dense(similarity.to("cpu")) == dense(similarity)).all()
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-20])
+def test_only_rounding_may_break_the_symmetry(scale: float) -> None:
+    rounded = scale * np.array([[0, 1.0], [1.0 + 1e-7, 0]])
+    assert SimilarityGraph.from_scipy(rounded).n_edges == 1
+    with pytest.raises(ValueError, match="is not symmetric"):
+        SimilarityGraph.from_scipy(scale * np.array([[0, 1.0], [1.0 + 1e-4, 0]]))
+
+
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [

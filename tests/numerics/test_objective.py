@@ -13,9 +13,15 @@ from torch import Tensor
 
 import reference
 from prcut import SimilarityGraph, cluster_imbalance, expected_ratio_cut, soft_ratio_cut
+from prcut.numerics import objective
 from prcut.numerics.cuts import cluster_cuts, ratio_cut
 from prcut.numerics.expectation import ratio_cut_upper_bound
-from prcut.numerics.objective import ClusterCost, hard_objective, soft_graph_ratio_cut
+from prcut.numerics.objective import (
+    ClusterCost,
+    hard_objective,
+    soft_graph_ratio_cut,
+    soft_pair_sums,
+)
 
 
 class Objective(NamedTuple):
@@ -222,6 +228,31 @@ def test_surrogate_bound_and_expectation_meet_as_n_grows() -> None:
         # O(1/n): four times the rows, about a quarter of the gap
         assert after[0] < 0.4 * before[0]
         assert after[1] < 0.4 * before[1]
+
+
+@pytest.mark.parametrize("n_heads", [None, 2])
+@pytest.mark.parametrize("rows_at_once", [1, 4, 100])
+def test_sums_over_pairs_and_their_gradient(
+    monkeypatch: pytest.MonkeyPatch, n_heads: int | None, rows_at_once: int
+) -> None:
+    n_pairs, n_clusters = 7, 3
+    values_of_a_row = n_clusters * (n_heads or 1)
+    monkeypatch.setattr(objective, "_VALUES_IN_CACHE", rows_at_once * values_of_a_row)
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, n_pairs, n_clusters) if n_heads is None else (2, n_pairs, n_clusters, n_heads)
+    ends = torch.rand(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.rand(n_pairs, generator=generator, dtype=torch.float64)
+    node_weight = torch.rand(2, n_pairs, generator=generator, dtype=torch.float64)
+    cuts, masses = soft_pair_sums(weight, ends, node_weight)
+    expected_cuts, expected_masses = torch.zeros(2, *shape[2:], dtype=torch.float64)
+    for pair in range(n_pairs):
+        source, target = ends[:, pair].detach()
+        split = source * (1 - target) + target * (1 - source)
+        expected_cuts += 0.5 * weight[pair] * split
+        expected_masses += node_weight[0, pair] * source + node_weight[1, pair] * target
+    torch.testing.assert_close(cuts, expected_cuts)
+    torch.testing.assert_close(masses, expected_masses)
+    assert torch.autograd.gradcheck(lambda p: soft_pair_sums(weight, p, node_weight), (ends,))
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 10, 1000])

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from pyarrow import fs
 
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.runtime.folder import Folder
+from prcut.runtime.folder import Folder, check_format
 
 ARRAYS = hnp.arrays(
     dtype=st.sampled_from([np.float16, np.float32, np.int64, np.int32, np.dtype("S5")]),
@@ -97,6 +97,63 @@ def test_record_is_written_after_its_files(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "replace", note)
     Folder(tmp_path).seal("r.json", {"a.npy": np.zeros(1), "b.npy": np.ones(1)}, {})
     assert order == ["a.npy", "b.npy", "r.json"]
+
+
+def test_files_reach_the_disk_before_their_name_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, int]] = []
+    replace, fsync = os.replace, os.fsync
+
+    def note_fsync(descriptor: int) -> None:
+        events.append(("sync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def note_replace(source: str, target: str) -> None:
+        events.append(("rename", os.stat(source).st_ino))  # noqa: PTH116
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    Folder(tmp_path).write_array("a.npy", np.zeros(3))
+    file, folder = (tmp_path / "a.npy").stat().st_ino, tmp_path.stat().st_ino
+    assert events == [("sync", file), ("rename", file), ("sync", folder)]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    def content() -> object:
+        yield b"first "
+        Folder(tmp_path).write_bytes("a.txt", iter([b"the other"]))
+        assert (tmp_path / "a.txt").read_bytes() == b"the other"
+        yield b"and last"
+
+    record = Folder(tmp_path).write_bytes("a.txt", content())  # type: ignore[arg-type]
+    assert (tmp_path / "a.txt").read_bytes() == b"first and last"
+    assert record["size"] == 14
+
+
+def test_links_stay_in_their_folder(tmp_path: Path) -> None:
+    inside, secret = tmp_path / "inside", tmp_path / "secret.npy"
+    folder = Folder(inside)
+    folder.write_array("a.npy", np.arange(3))
+    np.save(secret, np.arange(5))
+    (inside / "out.npy").symlink_to(secret)
+    (inside / "in.npy").symlink_to(inside / "a.npy")
+    assert folder.read_array("in.npy").tolist() == [0, 1, 2]
+    with pytest.raises(CorruptFileError, match="is a link out of its folder"):
+        folder.read_array("out.npy")
+    # the cache of the Hugging Face Hub is made of such links
+    blobs, revision = tmp_path / "cache/blobs", tmp_path / "cache/snapshots/1a2b"
+    revision.mkdir(parents=True)
+    Folder(blobs).write_array("5ea1.npy", np.arange(4))
+    (revision / "a.npy").symlink_to(blobs / "5ea1.npy")
+    assert Folder(revision).read_array("a.npy").tolist() == [0, 1, 2, 3]
+
+
+def test_newer_formats_are_refused() -> None:
+    check_format("x", 2, 2)
+    with pytest.raises(InvalidInputError, match="x has format 3, this version reads up to 2"):
+        check_format("x", 3, 2)
 
 
 def sealed(path: Path) -> Folder:

@@ -135,20 +135,6 @@ def test_wrong_lists_are_refused(tmp_path: Path, lists: list[object], message: s
         source.read(0, 2)
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    lists = as_lists(ROWS, "fixed")
-    pq.write_table(pa.table([lists, lists], names=["x", "x"]), tmp_path / "t.parquet")
-    with pytest.raises(InvalidInputError, match="has 2 columns 'x'; it has x, x"):
-        open_source(tmp_path / "t.parquet", column="x")
-
-
-def test_null_ids_are_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": [[1.0], [2.0]], "id": ["a", None]}), tmp_path / "t.parquet")
-    source = open_source(tmp_path / "t.parquet", id_column="id")
-    with pytest.raises(InvalidInputError, match=r"column 'id' has 1 null ids in rows 0\.\.1"):
-        source.read_ids(0, 2)
-
-
 def test_lists_of_another_length_in_a_later_file_are_refused(tmp_path: Path) -> None:
     for number, n_features in enumerate((5, 4)):
         table = pa.table({"x": as_lists(ROWS[:, :n_features], "fixed")})

@@ -17,7 +17,6 @@ import pytest
 from prcut import Assigner
 from prcut.errors import InvalidInputError, StageError
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.embed_files import embed_files
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import Workload, plan_stages
@@ -50,25 +49,6 @@ pytestmark = [
 def cluster() -> Iterator[LocalCluster]:
     with local_cluster(2, 1) as cluster:
         yield cluster
-
-
-def test_embeddings_have_the_same_bytes_as_here(tmp_path: Path) -> None:
-    """A task per file; workers load the model themselves."""
-    pytest.importorskip("onnxruntime")
-    # not above: Ray's workers import this module, and do not find the other
-    from encoder_samples import tiny_onnx
-
-    model, _ = tiny_onnx(tmp_path / "model")
-    for number in range(3):
-        texts = [f"the {word} barks" for word in ("cat", "dog", "a") * (number + 1)]
-        (tmp_path / "texts").mkdir(exist_ok=True)
-        pq.write_table(pa.table({"body": texts}), tmp_path / f"texts/{number}.parquet")
-    how = {"text_column": "body", "device": "cpu"}
-    for name, engine in (("here", LocalEngine()), ("ray", RayEngine())):
-        made = embed_files(tmp_path / "texts", str(model), tmp_path / name, engine=engine, **how)  # type: ignore[arg-type]
-        assert made[2:] == (18, 8, 3, 0)
-    for path in (tmp_path / "here").glob("*.parquet"):
-        assert path.read_bytes() == (tmp_path / "ray" / path.name).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -216,15 +196,6 @@ def test_labels_by_command_line(cluster: LocalCluster, data: Path, tmp_path: Pat
 def slow(number: int, advance) -> None:
     time.sleep(0.4)
     advance(min(number, 1))
-
-
-def test_tasks_wait_for_a_cluster_that_has_no_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # all nodes gone for a moment: nothing is started, and nothing may be taken for done
-    monkeypatch.setattr("prcut.runtime.ray_engine._resource", lambda name: 0.0)
-    RayEngine().run("mark", partial(leave_mark, tmp_path), 5, total=50)
-    assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_a_node_that_dies_takes_no_task_with_it(cluster: LocalCluster) -> None:

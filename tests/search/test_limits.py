@@ -12,8 +12,10 @@ from prcut.graph.build import build_graph
 from prcut.search.fragments import CoarseGraph
 from prcut.search.limits import (
     Limits,
+    Moves,
     Needs,
     _move_groups,
+    choose_moves,
     keep_limits,
     limit_sizes,
     price_moves,
@@ -59,6 +61,51 @@ def test_sums_of_weights_come_within_a_row_of_their_limits(seed: int, n_clusters
     found = limit_sizes(problem, [np.arange(40) % n_clusters], limits)
     sums = np.bincount(found.labels, weights, n_clusters)
     assert np.abs(limits.excess(sums)).max() <= weights.max()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gives", "takes"),
+    [
+        ([1, 5, 4], [0, 3, 2], [1, 0, 0]),  # none is too large: the others give what they can
+        ([7, 3, 4], [1, 0, 0], [0, 3, 2]),  # none is too small: the others take what they can
+        ([1, 9, 4], [0, 3, 0], [1, 0, 0]),
+    ],
+)
+def test_what_clusters_give_and_take(sizes: list[int], gives: list[int], takes: list[int]) -> None:
+    found = Limits(2, 6).needs(np.array(sizes, dtype=float))
+    np.testing.assert_array_equal(found.gives, gives)
+    np.testing.assert_array_equal(found.takes, takes)
+
+
+def moves_of(*moves: tuple[int, int, int, float]) -> Moves:
+    """Return moves of rows of size 1: row, cluster before, cluster after, change."""
+    row, before, after = np.array([move[:3] for move in moves], dtype=np.int64).T
+    return Moves(row, before, after, np.ones(len(row)), np.array([move[3] for move in moves]))
+
+
+@pytest.mark.parametrize(("direct", "chosen"), [(3.0, [0]), (5.0, [1, 2])])
+def test_rows_flow_along_the_cheapest_path(direct: float, chosen: list[int]) -> None:
+    moves = moves_of((0, 0, 2, direct), (1, 0, 1, 2.0), (2, 1, 2, 2.0))
+    assert choose_moves(moves, np.array([3.0, 2.0, 1.0]), Limits(2, 2)).tolist() == chosen
+
+
+def test_a_row_moves_once_though_two_clusters_want_it() -> None:
+    moves = moves_of((0, 0, 1, 1.0), (0, 0, 2, 1.0), (1, 0, 2, 2.0))
+    chosen = choose_moves(moves, np.array([4.0, 1.0, 1.0]), Limits(2, 2), 1.0, 1.0)
+    assert sorted(chosen.tolist()) == [0, 2]
+
+
+def test_a_partition_within_the_limits_wins_over_a_lower_objective() -> None:
+    # 8 and 10 cannot become 9 and 9 by single moves of rows that weigh 3, 4 or 5
+    weights, inside = np.array([5.0, 4.0, 3.0, 3.0, 3.0]), np.array([0, 0, 1, 1, 1])
+    outside = np.array([0, 1, 0, 1, 1])
+    weight = 0.01 * (1 - np.eye(5))
+    weight[0, 2] = weight[2, 0] = weight[1, 3] = weight[3, 1] = 1.0
+    problem = Problem.of(CoarseGraph(csr_array(weight), weights), 2, 0.0)
+    assert problem.score(outside).objective < problem.score(inside).objective
+    for starts in ([inside, outside], [outside, inside]):
+        found = limit_sizes(problem, starts, Limits(9, 9))
+        np.testing.assert_array_equal(np.bincount(found.labels, weights), [9, 9])
 
 
 @pytest.mark.parametrize("n_clusters", [3, 7])

@@ -89,6 +89,7 @@ def one_rank(rank: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.costly("two real processes, the promise of RatioCutLoss: 10 CPU-seconds")
 def test_two_processes_equal_one_on_the_joined_batch(tmp_path: Path) -> None:
     """Value and gradient of the pair surrogate, with running mass and balance, to 1e-10."""
     multiprocessing.spawn(one_rank, args=(str(tmp_path),), nprocs=2)
@@ -133,6 +134,7 @@ def test_the_running_mass_is_saved_with_the_model() -> None:
     assert list(loss.parameters()) == []
 
 
+@pytest.mark.weekly("trains the example of the documents: 25 CPU-seconds")
 def test_the_example_of_pseudo_labels_learns(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples/pseudo_labels.py"
     run = subprocess.run(

@@ -80,10 +80,6 @@ class HubStandIn(BaseHTTPRequestHandler):
                 self.answer({"url": f"{self.root}/{repo}"}, status)
             case ["api", "validate-yaml"]:
                 self.answer({"errors": [], "warnings": []})
-            case ["api", "models", user, name, "branch", branch]:
-                status = 409 if branch in self.branches else 200
-                self.branches.setdefault(branch, self.branches["main"])
-                self.answer({}, status)
             case ["api", "models", user, name, "preupload", _]:
                 files = [
                     {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
@@ -193,22 +189,6 @@ def test_there_and_back_again(hub: type[HubStandIn], tmp_path: Path) -> None:
     assert same(again.assigner, assigner)
 
 
-def test_branches_and_names_without_a_user(hub: type[HubStandIn], tmp_path: Path) -> None:
-    first = saved(tmp_path / "model")
-    push_to_hub(f"file://{tmp_path}/model", "clusters", token=TOKEN)
-    second = Assigner(4, 2)
-    save_model(tmp_path / "model", second, {"number": 2})
-    options: dict[str, Any] = {"token": TOKEN, "revision": "next"}
-    for _ in range(2):  # a repository and a branch that are there are no error
-        push_to_hub(tmp_path / "model", "clusters", commit_message="another", **options)
-    assert hub.messages == ["Upload a prcut model", "another", "another"]
-    here: dict[str, Any] = {"cache_dir": tmp_path / "cache", "token": TOKEN}
-    assert same(load_from_hub("someone/clusters", **here).assigner, first)
-    assert same(load_from_hub("someone/clusters", revision="next", **here).assigner, second)
-    with pytest.raises(PRCutError, match=r"loading someone/clusters failed: .*404"):
-        load_from_hub("someone/clusters", revision="absent", **here)
-
-
 @pytest.mark.usefixtures("hub")
 def test_what_the_hub_refuses_is_worded(tmp_path: Path) -> None:
     saved(tmp_path / "model")
@@ -226,16 +206,6 @@ def test_a_broken_model_is_not_uploaded(hub: type[HubStandIn], tmp_path: Path) -
     with pytest.raises(CorruptFileError, match="is cut off or altered"):
         push_to_hub(tmp_path, "someone/clusters", token=TOKEN)
     assert hub.repo is None
-
-
-def test_a_strangers_model_is_checked_after_the_download(
-    hub: type[HubStandIn], tmp_path: Path
-) -> None:
-    saved(tmp_path / "model")
-    push_to_hub(tmp_path / "model", "someone/clusters", token=TOKEN)
-    hub.commits[hub.branches["main"]]["model.safetensors"] = b"\x80\x04pickled"
-    with pytest.raises(CorruptFileError, match=r"model\.safetensors is cut off or altered"):
-        load_from_hub("someone/clusters", token=TOKEN, cache_dir=tmp_path / "cache")
 
 
 def test_local_folders_and_caches_need_no_network(tmp_path: Path) -> None:

@@ -103,12 +103,6 @@ def test_the_card_loads_the_model_and_stays_the_users(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
-def test_uris_work(tmp_path: Path) -> None:
-    assigner = Assigner(6, 3)
-    save_model(f"file://{tmp_path}/model", assigner, {})
-    assert same(load_model(f"file://{tmp_path}/model").assigner, assigner)
-
-
 # -- what is not saved -----------------------------------------------------------------------
 
 
@@ -133,18 +127,6 @@ def test_what_cannot_come_back_is_not_saved(
     with pytest.raises(InvalidInputError, match=message):
         save_model(tmp_path / "model", assigner, description)
     assert not (tmp_path / "model").exists()
-
-
-def test_an_altered_assigner_is_not_saved(tmp_path: Path) -> None:
-    assigner = Assigner(6, 3)
-    assigner.head = torch.nn.Linear(6, 4)
-    with pytest.raises(InvalidInputError, match=r"altered .* Missing key.*\"head\.origin\""):
-        save_model(tmp_path, assigner, {})
-    assigner = Assigner(6, 3)
-    assigner.head.half()
-    assigner.head.bias.data = assigner.head.bias.data.float()
-    with pytest.raises(InvalidInputError, match="expected one floating dtype"):
-        save_model(tmp_path, assigner, {})
 
 
 @pytest.mark.parametrize("content", ['{"model_type": "bert"}', "{", "[]"])
@@ -222,16 +204,6 @@ def test_killed_while_it_saves_again(
     assert description == {"number": 2}
 
 
-def test_tensors_of_another_model_are_refused(tmp_path: Path) -> None:
-    """What a power cut could leave behind where the disk reorders: same sizes, other weights."""
-    saved(tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    tensors["head.bias"] += 1
-    (tmp_path / "model.safetensors").write_bytes(save(tensors))
-    with pytest.raises(CorruptFileError, match=r"model\.safetensors is cut off or altered"):
-        load_model(tmp_path)
-
-
 # -- forged and broken -----------------------------------------------------------------------
 
 
@@ -277,26 +249,14 @@ def test_later_formats_are_refused(tmp_path: Path, value: int) -> None:
         load_model(tmp_path)
 
 
-@pytest.mark.parametrize("value", ["bert", None, ...])
-def test_models_of_other_libraries_are_refused(tmp_path: Path, value: Any) -> None:
-    saved(tmp_path)
-    forge(tmp_path, "library", value=value)
-    with pytest.raises(InvalidInputError, match=r"config\.json does not belong .* \(library="):
-        load_model(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is not JSON"),
         (b"{", "is not JSON"),
-        (b"\xff\xfe\x00", "is not JSON"),
         (b"[" * 200_000, "is not JSON"),
         (b'{"format": NaN}', "is not JSON: NaN is not a number of JSON"),
         (b'{"format": 1, "description": {"score": -Infinity}}', "-Infinity is not a number"),
-        (b'{"format": ' + b"9" * 5000 + b"}", "is not JSON"),
         (b"[]", "holds a list, expected an object"),
-        (b"null", "holds a NoneType, expected an object"),
     ],
 )
 def test_config_that_is_not_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -311,26 +271,18 @@ def test_config_that_is_not_is_refused(tmp_path: Path, content: bytes, message: 
     [
         (["format"], "1", "has format='1', expected a whole number"),
         (["format"], True, "has format=True"),
-        (["format"], 0, "has format=0"),
-        (["format"], ..., "has format=None"),
         (["assigner"], ..., "lacks the object 'assigner'"),
-        (["assigner"], [1], "lacks the object 'assigner'"),
         (["description"], "x", "lacks the object 'description'"),
-        (["files"], ..., "lacks the object 'files'"),
         (["files"], {}, r"lists the files \[\], expected \['model.safetensors'\]"),
         (["files", "../../outside"], {"size": 1}, r"lists the files .*outside"),
-        (["files", "/etc/passwd"], {"size": 1}, "lists the files .*passwd"),
         (["files"], {"../model.safetensors": {}}, r"lists the files \['\.\./model"),
         (["assigner", "kind"], "pickle", r"has assigner kind 'pickle', expected 'assigner'"),
-        (["assigner", "kind"], ["assigner"], "has assigner kind"),
         (["assigner", "n_features"], ..., "describes the assigner by"),
         (["assigner", "device"], "cuda", "describes the assigner by"),
         (["assigner", "n_features"], -6, "has n_features=-6, expected whole numbers >= 1"),
         (["assigner", "n_clusters"], 3.0, r"has n_clusters=3\.0"),
-        (["assigner", "n_clusters"], None, "has n_clusters=None"),
         (["assigner", "hidden"], 5, "has hidden=5"),
         (["assigner", "hidden"], [5, 0], r"has hidden=\[5, 0\]"),
-        (["assigner", "bottleneck"], False, "has bottleneck=False"),
     ],
 )
 def test_forged_config_is_refused(
@@ -371,17 +323,6 @@ def test_declared_sizes_take_no_memory(tmp_path: Path, sizes: dict[str, Any]) ->
         SmallTensorsOnly(),
         pytest.raises(CorruptFileError, match=r"model\.safetensors does not fit config\.json"),
     ):
-        load_model(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "record",
-    [None, {}, {"size": 5}, {"size": "x", "sha256": 3}, {"size": 0, "sha256": "0" * 64}, []],
-)
-def test_wrong_checksums_are_refused(tmp_path: Path, record: Any) -> None:
-    saved(tmp_path)
-    forge(tmp_path, "files", "model.safetensors", value=record)
-    with pytest.raises(CorruptFileError, match=r"model\.safetensors is cut off or altered"):
         load_model(tmp_path)
 
 
@@ -448,13 +389,4 @@ def test_tensors_that_do_not_fit_are_refused(
     tensors = {**load_file(tmp_path / "model.safetensors"), **change}
     put_tensors(tmp_path, save({k: v for k, v in tensors.items() if v is not None}))
     with pytest.raises(CorruptFileError, match=message):
-        load_model(tmp_path)
-
-
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float8_e4m3fn])
-def test_tensors_of_other_dtypes_are_refused(tmp_path: Path, dtype: torch.dtype) -> None:
-    saved(tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    put_tensors(tmp_path, save({name: value.to(dtype) for name, value in tensors.items()}))
-    with pytest.raises(CorruptFileError, match=f"dtypes are {dtype}, expected one floating"):
         load_model(tmp_path)
