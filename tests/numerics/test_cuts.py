@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 import reference
 from prcut import SimilarityGraph, normalized_cut, ratio_cut
+from prcut.numerics.cuts import cluster_links
 
 
 @given(n_samples=st.integers(1, 12), n_clusters=st.integers(1, 5), seed=st.integers(0, 10**6))
@@ -85,8 +86,9 @@ def test_wrong_graph_node_weight_and_reduction_are_refused() -> None:
         ValueError, match=r"labels is of type ndarray, .* torch\.as_tensor\(labels\)"
     ):
         ratio_cut(weight, labels.numpy())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"layout torch.strided, expected torch.sparse_csr"):
-        ratio_cut(weight.to_dense(), labels)
+    for cut in (ratio_cut, normalized_cut, cluster_links):
+        with pytest.raises(ValueError, match=r"layout torch.strided, expected torch.sparse_csr"):
+            cut(weight.to_dense(), labels)
     with pytest.raises(ValueError, match=r"node_weight has shape \(2,\), expected"):
         ratio_cut(weight, labels, node_weight=torch.ones(2))
     with pytest.raises(ValueError, match="finite and >= 0"):

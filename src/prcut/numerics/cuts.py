@@ -106,7 +106,6 @@ def normalized_cut(
     >>> round(normalized_cut(path.weight, torch.tensor([0, 0, 1, 1])).item(), 4)
     0.3333
     """
-    check_graph_weight(weight)
     return ratio_cut(weight, labels, n_clusters, node_weight=degrees(weight), reduction=reduction)
 
 
