@@ -23,7 +23,6 @@ Exits with 1 where fewer than 85 % of all mutants, or 80 % of a module's, were k
 
 import argparse
 import ast
-import copy
 import difflib
 import doctest
 import hashlib
@@ -41,8 +40,10 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ ALSO = {
         *("search/test_sweep.py", "search/test_fragments.py"),
     ),
 }
-PER_MODULE, PER_MODULE_QUICK = 9, 2
+PER_MODULE, PER_MODULE_QUICK = 8, 2
 LEAST_KILLED, LEAST_KILLED_OF_MODULE, LEAST_MUTANTS = 0.85, 0.80, 150
 # of one mutant: one whose loop does not end is killed by these, and counts as killed
 CPU_SECONDS, WALL_SECONDS = 120, 400
@@ -166,23 +167,23 @@ SWAPPED_NAMES = {
 }
 
 
-def python_mutants(source: str) -> Iterator[tuple[str, str, str]]:
-    """Yield function, change and altered source for every possible change of a module."""
+def python_changes(source: str) -> Iterator[tuple[str, str, Callable[[], tuple[str, str]]]]:
+    """Yield for every possible change its function, the code, and what makes code and module."""
+    for number, (function, node, _) in enumerate(_changes(ast.parse(source))):
+        yield function, ast.unparse(node), partial(_make_change, source, number)
+
+
+def _make_change(source: str, number: int) -> tuple[str, str]:
     tree = ast.parse(source)
-    for number, (function, node, change) in enumerate(_changes(tree)):
-        before = ast.unparse(node)
-        altered = copy.deepcopy(tree)
-        _, twin, make = [*_changes(altered)][number]
-        del change
-        make()
-        ast.fix_missing_locations(altered)
-        after = ast.unparse(twin)
-        yield function, f"{_short(before)} → {_short(after)}", ast.unparse(altered)
+    _, node, alter = [*_changes(tree)][number]
+    alter()
+    ast.fix_missing_locations(tree)
+    return ast.unparse(node), ast.unparse(tree)
 
 
 def _short(code: str) -> str:
     code = " ".join(code.split())
-    return code if len(code) <= 90 else f"{code[:60]} … {code[-25:]}"
+    return code if len(code) <= 120 else f"{code[:80]} … {code[-35:]}"
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.AST, Callable[[], None]]]:
@@ -273,8 +274,8 @@ _C_SWAPS = {
 _C_TOKEN = re.compile(r"(?<= )(<=|>=|==|!=|&&|\|\||\+=|-=|<|>|\+|-|\*|/)(?= )")
 
 
-def c_mutants(source: str) -> Iterator[tuple[str, str, str]]:
-    """Yield function, change and altered source; operators stand between spaces."""
+def c_changes(source: str) -> Iterator[tuple[str, str, Callable[[], tuple[str, str]]]]:
+    """Yield the same for C, whose operators stand between spaces."""
     function, is_comment, offset = "", False, 0
     for line in source.splitlines(keepends=True):
         if found := re.match(r"(?:EXPORT |static )[\w *]*?(\w+)\(", line):
@@ -285,7 +286,8 @@ def c_mutants(source: str) -> Iterator[tuple[str, str, str]]:
             for token in _C_TOKEN.finditer(line):
                 after = line[: token.start()] + _C_SWAPS[token[0]] + line[token.end() :]
                 altered = source[:offset] + after + source[offset + len(line) :]
-                yield function, f"{line.strip()} → {after.strip()}", altered
+                made = after.strip(), altered
+                yield function, line.strip(), lambda made=made: made  # type: ignore[misc]
         is_comment = is_comment and "*/" not in line
         offset += len(line)
 
@@ -294,7 +296,7 @@ def c_mutants(source: str) -> Iterator[tuple[str, str, str]]:
 
 
 def mutants_of(module: str, n_mutants: int) -> list[Mutant]:
-    """Return the named mutants of a module and as many with the lowest hashes, one per line."""
+    """Return the named mutants of a module, and as many as are asked for with the lowest hashes."""
     source = (SOURCE / module).read_text("utf-8")
     named = []
     for file, before, after in NAMED:
@@ -303,17 +305,19 @@ def mutants_of(module: str, n_mutants: int) -> list[Mutant]:
                 raise SystemExit(f"{module} has {source.count(before)} times, not once: {before}")
             change = f"{_short(before)} → {_short(after)}"
             named.append(Mutant(module, f"{module} {change}", source.replace(before, after)))
-    make = python_mutants if module.endswith(".py") else c_mutants
+    changes = python_changes if module.endswith(".py") else c_changes
     seen: Counter[str] = Counter()
     found = []
-    for function, change, altered in make(source):
+    for function, before, make in changes(source):
         if not function:  # constants of a module: tastes and bounds, which tests would only repeat
             continue
-        name = f"{module} {function}: {change}"
-        seen[name] += 1
-        name = name if seen[name] == 1 else f"{name} #{seen[name]}"
-        found.append((hashlib.sha256(name.encode()).hexdigest(), Mutant(module, name, altered)))
-    drawn = [mutant for _, mutant in sorted(found, key=lambda each: each[0])[:n_mutants]]
+        key = f"{module} {function}: {before}"
+        seen[key] += 1
+        found.append((hashlib.sha256(f"{key} #{seen[key]}".encode()).hexdigest(), key, make))
+    drawn = []
+    for _, key, make in sorted(found, key=itemgetter(0))[:n_mutants]:
+        after, altered = make()
+        drawn.append(Mutant(module, f"{_short(key)} → {_short(after)}", altered))
     return [*named, *drawn]
 
 
