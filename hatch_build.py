@@ -1,7 +1,7 @@
-"""Compile the loops of the search while the package is built, where a C compiler is found.
+"""Compile the loops of the search while the package is built, which needs a C compiler.
 
-Without one the package is pure Python, and slower. The library is plain C without Python's ABI, so
-a wheel is tagged by its platform only: one serves every version of Python.
+The library is plain C without Python's ABI, so a wheel is tagged by its platform only: one serves
+every version of Python. Who installs a wheel needs no compiler.
 """
 
 import os
@@ -23,17 +23,17 @@ class CustomBuildHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Compile the library into the source tree and add it to a wheel."""
-        root = Path(self.root)
-        if self.target_name != "wheel" or not _compile(root):
+        if self.target_name != "wheel":
             return
+        compile_library(Path(self.root))
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"
         build_data["pure_python"] = False
         build_data["artifacts"].append(str(_LIBRARY))
 
 
-def _compile(root: Path) -> bool:
-    """Compile, and return whether that worked; PRCUT_REQUIRE_KERNELS makes a failure an error."""
+def compile_library(root: Path) -> None:
+    """Compile the library into the source tree, with the compiler that CC names, if it does."""
     compiler = shlex.split(os.environ.get("CC", "cl" if sys.platform == "win32" else "cc"))
     source, library = root / _SOURCE, root / _LIBRARY
     # no fused multiplication: the same numbers on every processor, and as NumPy has them
@@ -49,8 +49,8 @@ def _compile(root: Path) -> bool:
             raise FileNotFoundError(f"no C compiler {compiler[0]}")
         subprocess.run(command, check=True, cwd=root)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
-        if os.environ.get("PRCUT_REQUIRE_KERNELS"):
-            raise
-        print(f"prcut is built without its compiled search: {error}", file=sys.stderr)  # noqa: T201
-        return False
-    return True
+        raise RuntimeError(
+            f"prcut's search could not be compiled: {error}. Building from source, such as from an "
+            "sdist, needs a C compiler: install one, or set CC to its name. Wheels need none: "
+            "'pip install --only-binary prcut prcut' installs a wheel or fails."
+        ) from error

@@ -1,10 +1,12 @@
 """What publishes a release: workflows, image, recipe and templates agree with the package."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -95,7 +97,6 @@ def test_a_release_waits_for_all_that_is_tested_and_counts_its_files() -> None:
     checked = next(step["run"] for step in jobs["publish"]["steps"] if "run" in step)
     assert checked.count(f"= {n_files}") == 2
     assert "smoke.py" in PROJECT["tool"]["cibuildwheel"]["test-command"]
-    assert PROJECT["tool"]["cibuildwheel"]["environment"]["PRCUT_REQUIRE_KERNELS"] == "1"
 
 
 # -- the package, the image, the recipe ----------------------------------------------------------
@@ -160,6 +161,22 @@ def test_issue_forms_are_forms(path: Path) -> None:
     ids = [entry["id"] for entry in form["body"] if entry["type"] != "markdown"]
     assert len(ids) == len(set(ids)) >= 3
     assert any(entry.get("validations", {}).get("required") for entry in form["body"])
+
+
+def test_a_build_without_a_compiler_fails_and_says_who_needs_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # hatchling is there only while the package is built
+    plugin = ModuleType("hatchling.builders.hooks.plugin.interface")
+    plugin.BuildHookInterface = object  # type: ignore[attr-defined]
+    parts = plugin.__name__.split(".")
+    for n in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:n]), plugin)
+    compile_library = runpy.run_path(str(ROOT / "hatch_build.py"))["compile_library"]
+    for compiler in ("no-such-compiler", f"'{sys.executable}'"):
+        monkeypatch.setenv("CC", compiler)
+        with pytest.raises(RuntimeError, match=r"an sdist, needs a C compiler.* Wheels need none"):
+            compile_library(tmp_path)
 
 
 def test_a_source_distribution_has_what_its_tests_read() -> None:

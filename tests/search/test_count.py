@@ -30,7 +30,7 @@ def test_unequal_blobs_are_counted() -> None:
     assert count_clusters(build_graph(rows, 10)).n_clusters == 5
 
 
-@pytest.mark.parametrize("shape", [(300, 4), (800, 8), (1500, 16)])
+@pytest.mark.parametrize("shape", [(300, 4), (800, 8), (800, 16)])
 def test_one_cloud_is_one_cluster(shape: tuple[int, int]) -> None:
     rows = np.random.default_rng(0).normal(size=shape)
     found = count_clusters(build_graph(rows, 10))

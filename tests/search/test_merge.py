@@ -12,7 +12,7 @@ import reference
 from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract
-from prcut.search.merge import MergeTree, merge
+from prcut.search.merge import MergeTree, merge, merge_linked
 
 
 def problem(
@@ -50,55 +50,102 @@ problems = given(
 )
 
 
+class Merging:
+    """Groups of fragments that merge, by the formula of the objective with 3 clusters."""
+
+    def __init__(self, coarse: CoarseGraph, total: float, balance_weight: float) -> None:
+        self.links, self.sizes, self.total = coarse.links.toarray(), coarse.sizes, total
+        self.factor = balance_weight / math.log(3 / 2)
+        self.members = {i: [i] for i in range(len(self.sizes))}
+
+    def cost(self, group: list[int]) -> float:
+        n_samples, size = self.sizes.sum(), self.sizes[group].sum()
+        cut = self.links[group].sum() - self.links[np.ix_(group, group)].sum()
+        ratio = n_samples / self.total * cut / size if self.total else 0.0
+        return float(ratio + self.factor * size / n_samples * math.log(size / n_samples))
+
+    def change(self, one: int, two: int) -> float:
+        """Of the objective, if these two merge."""
+        groups = self.members[one], self.members[two]
+        return self.cost(groups[0] + groups[1]) - self.cost(groups[0]) - self.cost(groups[1])
+
+    def pairs(self, *, linked: bool) -> list[tuple[int, int]]:
+        return [
+            (one, two)
+            for one, two in itertools.combinations(self.members, 2)
+            if not linked or self.links[np.ix_(self.members[one], self.members[two])].any()
+        ]
+
+    def merge(self, one: int, two: int, into: int) -> None:
+        self.members[into] = self.members.pop(one) + self.members.pop(two)
+
+    def labels(self) -> np.ndarray:
+        """The groups in the order of their numbers."""
+        found = np.empty(len(self.sizes), dtype=np.int64)
+        for label, (_, group) in enumerate(sorted(self.members.items())):
+            found[group] = label
+        return found
+
+
 @problems
 @settings(max_examples=40, deadline=None)
-def test_every_merge_is_the_cheapest_and_costs_what_it_says(
+def test_every_merge_is_the_cheapest_and_labels_follow_the_tree(
     n_fragments: int, seed: int, density: float, balance_weight: float
 ) -> None:
     coarse, cost, total = problem(n_fragments, seed, density, balance_weight)
     tree = merge(coarse, cost)
     check_children(tree, n_fragments)
-
-    def objective(groups: list[list[int]]) -> float:
-        """By its formula with 3 clusters, though any number may be there."""
-        n_samples, value = coarse.sizes.sum(), 0.0
-        for group in groups:
-            rest = [i for other in groups if other is not group for i in other]
-            size = coarse.sizes[group].sum()
-            cut = coarse.links.toarray()[np.ix_(group, rest)].sum()
-            value += n_samples / total * cut / size if total else 0
-            value += (
-                balance_weight / math.log(3 / 2) * size / n_samples * math.log(size / n_samples)
-            )
-        return value
-
-    members = {i: [i] for i in range(n_fragments)}
+    merging = Merging(coarse, total, balance_weight)
     for number, (one, two) in enumerate(tree.children.tolist()):
-        now = objective(list(members.values()))
-        changes = {}
-        for pair in itertools.combinations(members, 2):
-            others = [group for node, group in members.items() if node not in pair]
-            changes[pair] = objective([*others, members[pair[0]] + members[pair[1]]]) - now
-        assert tree.costs[number] == pytest.approx(changes[one, two], abs=1e-10)
-        assert tree.costs[number] == pytest.approx(min(changes.values()), abs=1e-10)
-        members[n_fragments + number] = members.pop(one) + members.pop(two)
-    assert len(members) == 1
+        labels = tree.labels(n_fragments - number)
+        assert labels.dtype == np.int64
+        np.testing.assert_array_equal(labels, merging.labels())
+        least = min(itertools.starmap(merging.change, merging.pairs(linked=False)))
+        assert tree.costs[number] == pytest.approx(merging.change(one, two), abs=1e-10)
+        assert tree.costs[number] == pytest.approx(least, abs=1e-10)
+        merging.merge(one, two, into=n_fragments + number)
+    assert not tree.labels(1).any()
 
 
 @problems
 @settings(max_examples=40, deadline=None)
-def test_labels_have_as_many_clusters_as_asked_and_nest(
+def test_every_merge_along_edges_is_the_cheapest_then_the_smallest_merge(
+    n_fragments: int, seed: int, density: float, balance_weight: float
+) -> None:
+    coarse, cost, total = problem(n_fragments, seed, density, balance_weight)
+    merging = Merging(coarse, total, balance_weight)
+    for n_clusters in range(n_fragments, 0, -1):
+        labels = merge_linked(coarse, cost._replace(n_clusters=n_clusters))
+        assert labels.dtype == np.int64
+        assert sorted(set(labels.tolist())) == list(range(n_clusters))
+        if n_clusters < n_fragments:
+            # the pair that is now together, found by the fragments that it consists of
+            together = {number: labels[group] for number, group in merging.members.items()}
+            assert all(len(set(found.tolist())) == 1 for found in together.values())
+            (pair,) = (
+                (one, two)
+                for one, two in merging.pairs(linked=False)
+                if together[one][0] == together[two][0]
+            )
+            if linked := merging.pairs(linked=True):
+                least = min(itertools.starmap(merging.change, linked))
+                assert pair in linked
+                assert merging.change(*pair) == pytest.approx(least, abs=1e-10)
+            else:
+                sizes = sorted(coarse.sizes[group].sum() for group in merging.members.values())
+                assert sum(coarse.sizes[merging.members[one]].sum() for one in pair) == sum(
+                    sizes[:2]
+                )
+            merging.merge(*pair, into=min(pair))
+
+
+@problems
+@settings(max_examples=40, deadline=None)
+def test_a_tree_is_one_that_scipy_draws(
     n_fragments: int, seed: int, density: float, balance_weight: float
 ) -> None:
     coarse, cost, _ = problem(n_fragments, seed, density, balance_weight)
     tree = merge(coarse, cost)
-    finer = np.arange(n_fragments)
-    for n_clusters in range(n_fragments, 0, -1):
-        labels = tree.labels(n_clusters)
-        assert labels.dtype == np.int64
-        assert sorted(set(labels.tolist())) == list(range(n_clusters))
-        assert len(set(zip(finer.tolist(), labels.tolist(), strict=True))) == finer.max() + 1
-        finer = labels
     linkage = tree.linkage()
     assert linkage.shape == (n_fragments - 1, 4)
     if n_fragments > 1:

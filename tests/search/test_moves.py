@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 import reference
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract
-from prcut.search.moves import _Moves, _spectral, find_optima, find_optimum, improve
+from prcut.search.moves import _spectral, find_optima, find_optimum, improve
 from prcut.search.refine import refine
 
 
@@ -72,84 +72,6 @@ def test_no_single_move_is_left(problem: Problem) -> None:
             assert problem.objective(moved) >= objective - 1e-8 * max(1, abs(objective))
 
 
-class CheckedMoves(_Moves):
-    """Compares, after every move, all that is kept with what the labels alone give."""
-
-    problem: Problem
-    n_checks = 0
-
-    def _price(self, clusters: np.ndarray) -> None:
-        super()._price(clusters)
-        self.n_checks += 1
-        fresh = _Moves(self.coarse, self.labels, self.cost)
-        for kept, counted in (
-            (self.links, fresh.links),
-            (self.cuts, fresh.cuts),
-            (self.sizes, fresh.sizes),
-        ):
-            np.testing.assert_allclose(kept, counted, atol=1e-11)
-        free = np.flatnonzero(self.is_free)
-        np.testing.assert_array_equal(self.entry[free], self.enter[free].min(1))
-        np.testing.assert_array_equal(self.entry[free], self.enter[free, self.target[free]])
-        now = self.problem.objective(self.labels)
-        for fragment, before in enumerate(self.labels):
-            is_last = (self.labels == before).sum() == 1
-            assert np.isinf(self.leave[fragment]) == (is_last or not self.is_free[fragment])
-            for cluster in range(self.cost.n_clusters):
-                if cluster == before:
-                    assert np.isinf(self.enter[fragment, cluster])
-                    continue
-                assert np.isfinite(self.enter[fragment, cluster])
-                if np.isfinite(self.leave[fragment]):
-                    moved = self.labels.copy()
-                    moved[fragment] = cluster
-                    price = self.leave[fragment] + self.enter[fragment, cluster]
-                    assert price == pytest.approx(self.problem.objective(moved) - now, abs=1e-9)
-
-
-def run_checked_pass(problem: Problem) -> CheckedMoves:
-    moves = CheckedMoves(problem.coarse, problem.labels, problem.cost)
-    moves.problem = problem
-    moves.run_pass()
-    assert moves.objective == pytest.approx(problem.objective(moves.labels), abs=1e-10)
-    return moves
-
-
-@given(problem=problems(max_fragments=8, max_clusters=4))
-@settings(max_examples=40, deadline=None)
-def test_prices_after_every_move_are_those_from_scratch(problem: Problem) -> None:
-    moves = run_checked_pass(problem)
-    # one set of prices to begin with and one a move; only one cluster leaves nothing to move
-    can_move = problem.n_clusters > 1 and len(problem.labels) > problem.n_clusters
-    assert moves.n_checks > 1 if can_move else moves.n_checks == 1
-
-
-@pytest.mark.parametrize("balance_weight", [0.0, 0.3, 2.0])
-@pytest.mark.parametrize("seed", range(3))
-def test_prices_of_clusters_that_no_move_touched_stay_right(
-    seed: int, balance_weight: float
-) -> None:
-    problem = Problem(18, 5, seed, density=0.1, balance_weight=balance_weight)
-    assert run_checked_pass(problem).n_checks > 5
-
-
-def test_what_is_kept_does_not_drift_in_a_long_pass() -> None:
-    problem = Problem(300, 5, seed=0, density=0.05, balance_weight=1.0)
-    moves = _Moves(problem.coarse, problem.labels, problem.cost)
-    n_moves = 20_000
-    rng = np.random.default_rng(0)
-    for fragment, after in zip(
-        rng.integers(300, size=n_moves), rng.integers(5, size=n_moves), strict=True
-    ):
-        before = int(moves.labels[fragment])
-        if before != after:
-            moves._move(int(fragment), before, int(after))
-    fresh = _Moves(problem.coarse, moves.labels, problem.cost)
-    np.testing.assert_allclose(moves.links, fresh.links, atol=1e-10)
-    np.testing.assert_allclose(moves.cuts, fresh.cuts, rtol=1e-10)
-    np.testing.assert_array_equal(moves.sizes, fresh.sizes)
-
-
 def two_cliques(size: int) -> np.ndarray:
     links = np.kron(np.eye(2), np.ones((size, size))) - np.eye(2 * size)
     links[size - 1, size] = links[size, size - 1] = 1.0
@@ -191,7 +113,7 @@ def test_a_pair_that_must_move_as_one_does() -> None:
 def test_search_finds_the_optimum_of_tiny_graphs(
     n_clusters: int, balance_weight: float, seed: int
 ) -> None:
-    problem = Problem(8 - seed % 3, n_clusters, seed, 0.4, balance_weight)
+    problem = Problem(7 - seed % 3, n_clusters, seed, 0.4, balance_weight)
     n_fragments = len(problem.labels)
     optimum = min(
         problem.objective(np.array(labels))

@@ -259,10 +259,10 @@ def test_starts_that_agree_in_nothing_are_combined_quickly(monkeypatch: pytest.M
         return find_optimum(coarse, *rest)
 
     monkeypatch.setattr("prcut.search.problem.find_optimum", watch)
-    find_partition(knn_graph(np.random.default_rng(0).normal(size=(3000, 12))), 12)
+    find_partition(knn_graph(np.random.default_rng(0).normal(size=(2000, 12))), 12)
     # starts, all of them together, the best with each and with the drafts, and what came of that
     assert len(sizes) == 4 + 1 + 7 + 1
-    assert max(sizes) <= choose_n_fragments(3000, 12) + 12
+    assert max(sizes) <= choose_n_fragments(2000, 12) + 12
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])

@@ -2,7 +2,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -198,9 +197,8 @@ def test_cuts_are_those_of_the_package(n_samples: int, n_clusters: int, seed: in
     labels = reference.random_labels(n_samples, n_clusters, seed)
     found = partition_cuts(graph.to_scipy(), labels.numpy(), n_clusters)
     assert found.shape == (n_clusters,)
-    torch.testing.assert_close(
-        torch.from_numpy(found), cluster_cuts(graph.weight, labels, n_clusters)
-    )
+    # torch.testing would import sympy, for seconds
+    np.testing.assert_allclose(found, cluster_cuts(graph.weight, labels, n_clusters).numpy())
 
 
 @given(

@@ -59,29 +59,8 @@ def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.nd
     """
     groups = np.arange(weight.shape[0])
     order = rng.permutation(len(groups))
-    if kernels.fits(weight):
-        kernels.call("propagate", weight, order, most, _GROUP_ROUNDS, groups)
-    else:
-        _propagate(weight, order, most, groups)
+    kernels.call("propagate", weight, order, most, _GROUP_ROUNDS, groups)
     return np.unique(groups, return_inverse=True)[1].reshape(-1)
-
-
-def _propagate(weight: csr_array, order: np.ndarray, most: int, groups: np.ndarray) -> None:
-    sizes = np.ones(len(groups), dtype=np.int64)
-    for _ in range(_GROUP_ROUNDS):
-        before = groups.copy()
-        for row in order:
-            edges = slice(weight.indptr[row], weight.indptr[row + 1])
-            near, first = np.unique(groups[weight.indices[edges]], return_inverse=True)
-            link = np.bincount(first.reshape(-1), weight.data[edges], len(near))
-            own = groups[row]
-            has_room = (sizes[near] < most) & (link > link[near == own].sum())
-            if has_room.any():
-                groups[row] = near[has_room][link[has_room].argmax()]
-                sizes[own] -= 1
-                sizes[groups[row]] += 1
-        if (groups == before).all():
-            break
 
 
 def kmeans(
@@ -136,22 +115,17 @@ def contract(
     fragment, in both directions, on the diagonal.
     """
     fragments = fragments.astype(np.int64, copy=False)
-    n_samples, n_fragments = len(fragments), int(fragments.max()) + 1
+    n_fragments = int(fragments.max()) + 1
     counts = np.bincount(fragments, minlength=n_fragments)
-    shape = n_fragments, n_fragments
-    if kernels.fits(weight):
-        members = np.argsort(fragments, kind="stable")
-        first = np.concatenate([[0], np.cumsum(counts)])
-        indptr = np.empty(n_fragments + 1, dtype=np.int32)
-        # room for all edges, of which few pages are touched
-        indices, data = np.empty(weight.nnz, dtype=np.int32), np.empty(weight.nnz)
-        groups = fragments, n_fragments, members, first
-        n_links = kernels.call("contract", weight, *groups, indptr, indices, data)
-        links = csr_array((data[:n_links].copy(), indices[:n_links].copy(), indptr), shape=shape)
-    else:
-        entries = np.ones(n_samples), fragments, np.arange(n_samples + 1)
-        member = csr_array(entries, shape=(n_samples, n_fragments))
-        links = csr_array(member.T @ (weight @ member))
+    members = np.argsort(fragments, kind="stable")
+    first = np.concatenate([[0], np.cumsum(counts)])
+    indptr = np.empty(n_fragments + 1, dtype=np.int64)
+    # room for all edges, of which few pages are touched
+    indices, data = np.empty(weight.nnz, dtype=np.int32), np.empty(weight.nnz)
+    groups = fragments, n_fragments, members, first
+    n_links = kernels.call("contract", weight, *groups, indptr, indices, data)
+    arrays = data[:n_links].copy(), indices[:n_links].copy(), indptr
+    links = csr_array(arrays, shape=(n_fragments, n_fragments))
     if not inner:
         links.data[links.indices == np.repeat(np.arange(n_fragments), np.diff(links.indptr))] = 0
         links.eliminate_zeros()

@@ -1,9 +1,19 @@
-/* The loops of the search that NumPy cannot do at once: plain C, called through ctypes.
+/* The loops of the search, in plain C, called through ctypes by the modules that the sections name.
 
-   Every function does what its twin in moves.py, merge.py, refine.py, sweep.py or fragments.py does
-   in NumPy, operation by operation; the tests hold one to the other. Arrays are C-contiguous, of int64 and
-   float64; indices of a graph are int32. A function returns -1, and has changed nothing, where it
-   gets no scratch memory; otherwise a number of things found, or 0. */
+   merge         merges the cheapest pair of fragments until one is left, from a dense matrix
+   merge_linked  merges the cheapest pair that shares an edge, from a sparse graph
+   improve       moves fragments between clusters in passes that also go uphill
+   best_moves, change_of_cuts, mark_neighbors, partition_cuts
+                 the steps of a refinement of single rows
+   sweep         moves node after node to the best cluster nearby, with prices and limits
+   propagate     groups rows by the labels of their neighbors
+   contract      sums the edges between groups
+
+   Arrays are C-contiguous, of int64 and float64; the columns of a graph are int32. A function
+   returns -1 if it cannot allocate its scratch memory, and otherwise a count, or 0.
+
+   tests/search/numpy_search.py has the same functions in NumPy, which the tests compare bit by bit.
+   So the order of additions matters here, and the compiler must not fuse a multiplication with one. */
 
 #include <math.h>
 #include <stdint.h>
@@ -17,6 +27,12 @@
 #endif
 
 typedef int64_t i64;
+
+/* raised with every change of what a function takes: kernels.py refuses a library of another one */
+EXPORT i64 interface(void)
+{
+    return 2;
+}
 
 /* prcut.numerics.objective.ClusterCost; the table holds the balance term of every size up to n, and
    is NULL where that would take too much memory */
@@ -37,14 +53,20 @@ static inline double cost_of(const Cost *cost, double cut, double size)
     return cost->scale * cut / size + balance;
 }
 
-/* a graph in compressed rows */
+/* a symmetric graph in compressed rows, with an empty diagonal unless a comment says otherwise */
 typedef struct {
     i64 n;
-    const int32_t *indptr, *indices;
+    const i64 *indptr;
+    const int32_t *indices;
     const double *weight;
 } Graph;
 
-/* ---- merge.py ------------------------------------------------------------------------------- */
+/* ---- merge.py: greedy merging of fragments ----------------------------------------------------- */
+
+/* merges the pair whose merge raises the objective least, n - 1 times. Writes the two nodes of every
+   merge (fragments are 0 to n - 1, merge i makes node n + i) and its cost; links (n, n) and sizes are
+   scratch afterwards. The cheapest partner of every fragment is kept, so a merge takes O(n) steps
+   unless many fragments lose their partner by it */
 
 EXPORT i64 merge(i64 n, double *links, double *sizes, const Cost *cost, i64 *children, double *costs)
 {
@@ -213,6 +235,12 @@ static Pair cheapest(const Edges *edges, i64 one, const Cost *cost, const double
     return found;
 }
 
+/* merges the cheapest pair that shares an edge until k nodes, or no edges, are left; returns how many
+   are left. Writes to parent the node that each was merged into, its own number if none.
+
+   The heap has the cheapest pair of every node. The price of a pair changes only with its ends, and
+   the end that changed last has compared it since: no pair is cheaper than the heap says. A pair whose
+   ends have changed, as their versions tell, is looked up again when it reaches the top */
 EXPORT i64 merge_linked(const Graph *graph, double *sizes, i64 k, const Cost *cost, i64 *parent)
 {
     i64 n = graph->n, n_edges = graph->indptr[n], n_left = n, n_heap = 0, failed = 0;
@@ -295,17 +323,13 @@ EXPORT i64 merge_linked(const Graph *graph, double *sizes, i64 k, const Cost *co
     return failed < 0 ? failed : n_left;
 }
 
-/* ---- moves.py ------------------------------------------------------------------------------- */
+/* ---- moves.py: passes of moves, after Fiduccia and Mattheyses ---------------------------------- */
 
-/* the graph between fragments in CSR form, and their numbers of rows */
-typedef struct {
-    const int32_t *indptr, *indices;
-    const double *links, *sizes;
-} Coarse;
-
+/* a partition of fragments, with the price of every move */
 typedef struct {
     i64 n, k;
-    const Coarse *coarse;
+    const Graph *graph;
+    const double *node_sizes;
     Cost cost;
     double *degree, *links, *enter;  /* links of every cluster (k, n); prices to enter it (n, k) */
     const double *paid;              /* by every fragment in every cluster (n, k), or NULL */
@@ -317,18 +341,19 @@ typedef struct {
     double objective;
 } Moves;
 
+/* links, cuts, sizes and the objective, from the labels */
 static void count(Moves *m)
 {
     i64 n = m->n, k = m->k;
-    const Coarse *graph = m->coarse;
+    const Graph *graph = m->graph;
     memset(m->links, 0, (size_t)(n * k) * sizeof(double));
     memset(m->cuts, 0, (size_t)k * sizeof(double));
     memset(m->sizes, 0, (size_t)k * sizeof(double));
     for (i64 i = 0; i < n; i++) {
         double *links = m->links + m->labels[i] * n;
         for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
-            links[graph->indices[e]] += graph->links[e];
-        m->sizes[m->labels[i]] += graph->sizes[i];
+            links[graph->indices[e]] += graph->weight[e];
+        m->sizes[m->labels[i]] += m->node_sizes[i];
     }
     for (i64 i = 0; i < n; i++)
         m->cuts[m->labels[i]] += m->degree[i] - m->links[m->labels[i] * n + i];
@@ -340,12 +365,13 @@ static void count(Moves *m)
         m->objective += m->paid[i * k + m->labels[i]];
 }
 
-/* prices of entering clusters, and of leaving them for their own fragments */
+/* prices of entering these clusters, and for their own fragments of leaving them. A pass touches the
+   first and the last, or all of them */
 static void price(Moves *m, const i64 *clusters, i64 n_clusters)
 {
     i64 n = m->n, k = m->k;
     i64 first = clusters[0], last = clusters[n_clusters - 1];
-    const double *sizes = m->coarse->sizes;
+    const double *sizes = m->node_sizes;
     for (i64 a = 0; a < n_clusters; a++) {
         i64 c = clusters[a];
         double cut = m->cuts[c], size = m->sizes[c];
@@ -393,19 +419,20 @@ static void price(Moves *m, const i64 *clusters, i64 n_clusters)
     }
 }
 
+/* moves a fragment, and its links with it */
 static void move(Moves *m, i64 fragment, i64 before, i64 after)
 {
     i64 n = m->n;
     double degree = m->degree[fragment];
     double *left = m->links + before * n, *entered = m->links + after * n;
-    const Coarse *graph = m->coarse;
+    const Graph *graph = m->graph;
     m->cuts[before] += 2 * left[fragment] - degree;
     m->cuts[after] += degree - 2 * entered[fragment];
-    m->sizes[before] -= graph->sizes[fragment];
-    m->sizes[after] += graph->sizes[fragment];
+    m->sizes[before] -= m->node_sizes[fragment];
+    m->sizes[after] += m->node_sizes[fragment];
     for (i64 e = graph->indptr[fragment]; e < graph->indptr[fragment + 1]; e++) {
-        left[graph->indices[e]] -= graph->links[e];
-        entered[graph->indices[e]] += graph->links[e];
+        left[graph->indices[e]] -= graph->weight[e];
+        entered[graph->indices[e]] += graph->weight[e];
     }
     m->labels[fragment] = after;
 }
@@ -417,6 +444,8 @@ static double excess(const Moves *m, i64 cluster)
     return fmax(fmax(size - m->most, m->least - size), 0);
 }
 
+/* moves every fragment at most once, the cheapest move first even if it costs, until `patience` moves
+   have found no new minimum; then undoes the moves after the minimum */
 static void run_pass(Moves *m, double patience, const i64 *all_clusters)
 {
     i64 n = m->n, n_made = 0, n_kept = 0;
@@ -459,12 +488,14 @@ static void run_pass(Moves *m, double patience, const i64 *all_clusters)
     count(m);
 }
 
-EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, const double *links,
-                   const double *sizes, const Cost *cost, const double *paid, double least,
-                   double most, double slack, double patience, double least_gain, i64 *labels,
-                   double *objective)
+/* runs passes until one lowers the objective by less than the fraction least_gain. Sizes end between
+   least and most, or as far outside as before; moves on the way may leave the limits by slack.
+   Changes the labels and writes their objective */
+EXPORT i64 improve(const Graph *graph, const double *sizes, i64 k, const Cost *cost,
+                   const double *paid, double least, double most, double slack, double patience,
+                   double least_gain, i64 *labels, double *objective)
 {
-    const Coarse graph = {indptr, indices, links, sizes}, *coarse = &graph;
+    i64 n = graph->n;
     double *scratch = malloc((size_t)(2 * n * k + 3 * n + 2 * k) * sizeof *scratch);
     i64 *numbers = malloc((size_t)(3 * n + k) * sizeof *numbers);
     unsigned char *is_free = malloc((size_t)n);
@@ -472,7 +503,7 @@ EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, 
         free(scratch), free(numbers), free(is_free);
         return -1;
     }
-    Moves m = {.n = n, .k = k, .coarse = coarse, .cost = *cost, .paid = paid};
+    Moves m = {.n = n, .k = k, .graph = graph, .node_sizes = sizes, .cost = *cost, .paid = paid};
     m.least_size = sizes[0];
     for (i64 i = 1; i < n; i++)
         m.least_size = sizes[i] < m.least_size ? sizes[i] : m.least_size;
@@ -489,8 +520,8 @@ EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, 
         all_clusters[c] = c;
     for (i64 i = 0; i < n; i++) {
         m.degree[i] = 0;
-        for (i64 e = coarse->indptr[i]; e < coarse->indptr[i + 1]; e++)
-            m.degree[i] += coarse->links[e];
+        for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
+            m.degree[i] += graph->weight[e];
     }
     count(&m);
     double lowest;
@@ -503,7 +534,7 @@ EXPORT i64 improve(i64 n, i64 k, const int32_t *indptr, const int32_t *indices, 
     return 0;
 }
 
-/* ---- refine.py ------------------------------------------------------------------------------ */
+/* ---- refine.py: rounds of moves of single rows ------------------------------------------------- */
 
 /* the rows of active that gain by a move, the cluster to move to, and the gain; returns their number,
    or -1 without memory. A row gains nothing by entering a cluster that none of its neighbours is in */
@@ -573,6 +604,7 @@ EXPORT i64 change_of_cuts(const Graph *graph, i64 n_moved, const i64 *moved, con
     return 0;
 }
 
+/* marks the neighbors of the rows */
 EXPORT i64 mark_neighbors(const Graph *graph, i64 n_rows, const i64 *rows, unsigned char *is_marked)
 {
     for (i64 a = 0; a < n_rows; a++)
@@ -581,6 +613,7 @@ EXPORT i64 mark_neighbors(const Graph *graph, i64 n_rows, const i64 *rows, unsig
     return 0;
 }
 
+/* adds to the cut of every cluster the weights of the edges that leave it */
 EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
 {
     for (i64 row = 0; row < graph->n; row++) {
@@ -593,7 +626,7 @@ EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
     return 0;
 }
 
-/* ---- sweep.py ------------------------------------------------------------------------------- */
+/* ---- sweep.py: moves of nodes, one after the other --------------------------------------------- */
 
 /* prcut.search.prices.Prices: NULL, and no nodes in apart, where there are none */
 typedef struct {
@@ -669,7 +702,7 @@ EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_swee
     return n_moved;
 }
 
-/* ---- fragments.py --------------------------------------------------------------------------- */
+/* ---- fragments.py: groups of rows, and the graph between them ---------------------------------- */
 
 /* groups of up to most rows: every row, in the given order, joins the group that it has the heaviest
    links to, if there is room; a few rounds. Groups start as single rows */
@@ -715,7 +748,7 @@ EXPORT i64 propagate(const Graph *graph, const i64 *order, i64 most, i64 n_round
 /* the graph between groups, whose rows are listed group by group in members; a group's own links
    are kept. Returns the number of entries; the outputs have room for one per edge */
 EXPORT i64 contract(const Graph *graph, const i64 *groups, i64 n_groups, const i64 *members,
-                    const i64 *first, int32_t *indptr, int32_t *indices, double *weight)
+                    const i64 *first, i64 *indptr, int32_t *indices, double *weight)
 {
     double *link = calloc((size_t)n_groups, sizeof *link);
     i64 n_entries = link ? 0 : -1;
@@ -735,7 +768,7 @@ EXPORT i64 contract(const Graph *graph, const i64 *groups, i64 n_groups, const i
             weight[e] = link[indices[e]];
             link[indices[e]] = 0;
         }
-        indptr[group + 1] = (int32_t)n_entries;
+        indptr[group + 1] = n_entries;
     }
     free(link);
     return n_entries;

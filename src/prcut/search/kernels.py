@@ -2,9 +2,7 @@
 
 C behind ctypes, not numba or an extension module: numba compiles for 21 seconds on the first call
 on a machine, and an extension needs a wheel for every version of Python. A call releases the GIL,
-so independent starts run on several threads. Where the library was not compiled, every caller has
-the same loop in NumPy, which the tests compare. ``PRCUT_KERNELS`` names another library, or, as
-``PRCUT_KERNELS=numpy``, none.
+so independent starts run on several threads. ``PRCUT_KERNELS`` names another library to load.
 """
 
 from __future__ import annotations
@@ -18,11 +16,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from prcut.errors import InvalidInputError
 from prcut.numerics.objective import ClusterCost
 from prcut.search.prices import Prices
 
 # sizes up to which the balance term is looked up: 32 MB of it
 _MAX_TABLE = 2**22
+# of kernels.c: raised with every change of what its functions take
+_INTERFACE = 2
+# columns of a graph are 32-bit integers
+_MAX_ROWS = 2**31 - 1
 
 
 class _Cost(ctypes.Structure):
@@ -34,7 +37,9 @@ class _Cost(ctypes.Structure):
     )
 
 
-class _Graph(ctypes.Structure):
+class Graph(ctypes.Structure):
+    """A graph as C reads it: 64-bit row pointers, 32-bit columns, weights in float64."""
+
     _fields_ = (
         ("n", ctypes.c_int64),
         ("indptr", ctypes.c_void_p),
@@ -49,12 +54,20 @@ class _Prices(ctypes.Structure):
         ("price", ctypes.c_void_p),
         ("least", ctypes.c_void_p),
         ("most", ctypes.c_void_p),
-        ("apart", _Graph),
+        ("apart", Graph),
     )
 
 
 def _array(dtype: Any) -> Any:
     return np.ctypeslib.ndpointer(dtype, flags="C_CONTIGUOUS")
+
+
+class _Optional:
+    """A float64 array, or None for a null pointer."""
+
+    @classmethod
+    def from_param(cls, array: np.ndarray | None) -> Any:
+        return None if array is None else _array(np.float64).from_param(array)
 
 
 _TYPES = {
@@ -65,41 +78,48 @@ _TYPES = {
     "s": _array(np.int32),
     "d": _array(np.float64),
     "C": ctypes.POINTER(_Cost),
-    "G": ctypes.POINTER(_Graph),
+    "G": ctypes.POINTER(Graph),
     "P": ctypes.POINTER(_Prices),
-    "o": ctypes.c_void_p,
+    "o": _Optional,
 }
 _SIGNATURES = {
     "merge": "nddCid",
     "merge_linked": "GdnCi",
-    "improve": "nnssddCoxxxxxid",
+    "improve": "GdnCoxxxxxid",
     "best_moves": "GniindddCxiid",
     "change_of_cuts": "Gniiibid",
     "mark_neighbors": "Gnib",
     "partition_cuts": "Gid",
     "sweep": "GdnnCPxidd",
     "propagate": "Ginni",
-    "contract": "Giniissd",
+    "contract": "Giniiisd",
 }
 
 
-def _load() -> ctypes.CDLL | None:
-    path = Path(os.environ.get("PRCUT_KERNELS") or Path(__file__).with_name("libkernels.so"))
+def _load() -> ctypes.CDLL:
+    named = os.environ.get("PRCUT_KERNELS")
+    path = Path(named or Path(__file__).with_name("libkernels.so"))
+    remedy = "reinstall prcut from a wheel, or from source with a C compiler."
+    if named:
+        remedy = "PRCUT_KERNELS names it: correct the path, or unset the variable."
     if not path.exists():
-        return None
+        raise ImportError(f"prcut's compiled search, {path}, is missing; {remedy}")
     try:
         library = ctypes.CDLL(str(path))
-    except OSError:  # compiled for another platform
-        return None
-    for name, signature in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype = ctypes.c_int64
-        function.argtypes = [_TYPES[letter] for letter in signature]
+        if library.interface() != _INTERFACE:
+            raise OSError("it was compiled from another version of kernels.c")
+        for name, signature in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype = ctypes.c_int64
+            function.argtypes = [_TYPES[letter] for letter in signature]
+    except (OSError, AttributeError) as error:
+        # compiled for another platform, or before functions of these names were there
+        message = f"prcut's compiled search, {path}, cannot be loaded: {error}; {remedy}"
+        raise ImportError(message) from error
     return library
 
 
 LIBRARY = _load()
-"""The compiled library, or None where NumPy does its work."""
 
 
 def call(name: str, *arguments: Any) -> int:
@@ -117,7 +137,7 @@ def _passed(argument: Any) -> Any:
         # a sum of rows' weights is a float: sizes are no integers then
         is_whole = isinstance(n_samples, int)
         table = _balance_table(argument._replace(scale=0.0, n_clusters=1)) if is_whole else None
-        return _kept(_Cost(n_samples, scale, factor, address_of(table)), table)
+        return _kept(_Cost(n_samples, scale, factor, _address(table)), table)
     if isinstance(argument, Prices):
         *given, apart = argument
         dtypes = np.int64, np.float64, np.float64, np.float64
@@ -125,22 +145,28 @@ def _passed(argument: Any) -> Any:
             None if array is None else np.ascontiguousarray(array, dtype)
             for array, dtype in zip(given, dtypes, strict=True)
         ]
-        graph = _Graph() if apart is None else _passed(_narrow(apart))
-        return _kept(_Prices(*map(address_of, arrays), graph), (arrays, graph))
+        graph = Graph() if apart is None else as_graph(apart)
+        return _kept(_Prices(*map(_address, arrays), graph), (arrays, graph))
     if isinstance(argument, csr_array):
-        arrays = [argument.indptr, argument.indices, argument.data]
-        return _kept(_Graph(argument.shape[0], *map(address_of, arrays)), arrays)
+        return as_graph(argument)
     return argument
 
 
-def _narrow(weight: csr_array) -> csr_array:
-    """Return a graph with the types that the compiled loops read."""
-    indices, indptr = (a.astype(np.int32, copy=False) for a in (weight.indices, weight.indptr))
-    return csr_array((weight.data.astype(np.float64, copy=False), indices, indptr), weight.shape)
+def as_graph(weight: csr_array) -> Graph:
+    """Convert a graph; :func:`call` does so too, but a loop should convert its graph once."""
+    n_rows = max(weight.shape)
+    if n_rows > _MAX_ROWS:
+        raise InvalidInputError(
+            f"n_samples={n_rows} must be <= {_MAX_ROWS}, the rows of a graph that can be searched; "
+            "fit a sample of the rows and predict the others."
+        )
+    columns = (weight.indptr, np.int64), (weight.indices, np.int32), (weight.data, np.float64)
+    arrays = [np.ascontiguousarray(array, dtype) for array, dtype in columns]
+    graph: Graph = _kept(Graph(weight.shape[0], *map(_address, arrays)), arrays)
+    return graph
 
 
-def address_of(array: np.ndarray | None) -> int | None:
-    """Return where an array is, for a function or a structure that also takes none."""
+def _address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
 
 
@@ -152,13 +178,7 @@ def _kept(structure: Any, pointed_to: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _balance_table(cost: ClusterCost) -> np.ndarray | None:
-    """Return the balance term of every size, computed by NumPy: the same bits as without C."""
+    """Return the balance term of every size by NumPy: not all C libraries' logarithms agree."""
     if cost.n_samples > _MAX_TABLE:
         return None
     return np.asarray(cost(0.0, np.arange(cost.n_samples + 1.0)), dtype=np.float64)
-
-
-def fits(weight: csr_array) -> bool:
-    """Return whether the compiled loops can be used for a graph."""
-    has_ints = weight.indices.dtype == weight.indptr.dtype == np.int32
-    return LIBRARY is not None and has_ints and weight.dtype == np.float64

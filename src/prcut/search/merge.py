@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -68,41 +66,12 @@ class MergeTree(NamedTuple):
 
 def merge(coarse: CoarseGraph, cost: ClusterCost) -> MergeTree:
     """Merge greedily the pair whose merge adds least to the objective."""
-    links, sizes = coarse.links.toarray(), coarse.sizes.copy()
+    # both are scratch of the loop
+    links, sizes = coarse.links.toarray().astype(np.float64, copy=False), coarse.sizes.copy()
     n_fragments = len(sizes)
     children = np.empty((n_fragments - 1, 2), dtype=np.int64)
     costs = np.empty(n_fragments - 1)
-    if kernels.LIBRARY is not None:
-        kernels.call("merge", n_fragments, links, sizes, cost, children, costs)
-        return MergeTree(children, costs)
-    cuts, alive = links.sum(1), np.ones(n_fragments, dtype=bool)
-    node = np.arange(n_fragments)
-    own = cost(cuts, sizes)
-    added = cost(cuts[:, None] + cuts - 2 * links, sizes[:, None] + sizes) - own[:, None] - own
-    np.fill_diagonal(added, np.inf)
-    partner, least = added.argmin(1), added.min(1)
-    for number in range(n_fragments - 1):
-        kept = int(least.argmin())
-        gone = int(partner[kept])
-        children[number], costs[number] = sorted((node[kept], node[gone])), least[kept]
-        cuts[kept] += cuts[gone] - 2 * links[kept, gone]
-        sizes[kept] += sizes[gone]
-        links[kept] += links[gone]
-        links[:, kept] = links[kept]
-        own[kept] = cost(cuts[kept], sizes[kept])
-        node[kept], alive[gone] = n_fragments + number, False
-
-        joined = cost(cuts[kept] + cuts - 2 * links[kept], sizes[kept] + sizes) - own[kept] - own
-        joined[~alive] = joined[kept] = np.inf
-        added[kept] = added[:, kept] = joined
-        added[gone] = added[:, gone] = np.inf
-        # only fragments whose partner was one of the two lost it; others may have a cheaper one
-        closer = joined < least
-        least[closer], partner[closer] = joined[closer], kept
-        lost = np.flatnonzero(alive & ~closer & ((partner == kept) | (partner == gone)))
-        partner[lost] = added[lost].argmin(1)
-        least[lost] = added[lost, partner[lost]]
-        least[gone] = np.inf
+    kernels.call("merge", n_fragments, links, sizes, cost, children, costs)
     return MergeTree(children, costs)
 
 
@@ -112,11 +81,8 @@ def merge_linked(coarse: CoarseGraph, cost: ClusterCost) -> np.ndarray:
     Where no two share an edge any more, the smallest merge. Time and memory grow with the edges.
     """
     parent = np.arange(len(coarse.sizes))
-    if kernels.fits(coarse.links):
-        sizes = coarse.sizes.astype(np.float64)
-        kernels.call("merge_linked", coarse.links, sizes, cost.n_clusters, cost, parent)
-    else:
-        _merge_along_edges(coarse, cost, parent)
+    sizes = coarse.sizes.astype(np.float64)
+    kernels.call("merge_linked", coarse.links, sizes, cost.n_clusters, cost, parent)
     groups = _number_roots(parent)
     found = np.arange(groups.max() + 1)
     left = [*zip(np.bincount(groups, coarse.sizes).tolist(), found.tolist(), strict=True)]
@@ -133,52 +99,3 @@ def _number_roots(parent: np.ndarray) -> np.ndarray:
     while not np.array_equal(above := parent[parent], parent):
         parent = above
     return np.unique(parent, return_inverse=True)[1].reshape(-1)
-
-
-def _merge_along_edges(coarse: CoarseGraph, cost: ClusterCost, parent: np.ndarray) -> None:
-    """Merge pairs that share an edge; write the node that each is merged into."""
-    links, sizes = coarse.links, coarse.sizes.tolist()
-    near = [
-        dict(zip(links.indices[start:stop].tolist(), links.data[start:stop].tolist(), strict=True))
-        for start, stop in pairwise(links.indptr.tolist())
-    ]
-    cuts, version, n_left = [sum(edges.values()) for edges in near], [0] * len(sizes), len(sizes)
-
-    # ClusterCost, which takes arrays, is five times slower for one number
-    def price(cut: float, size: float) -> float:
-        fraction = size / cost.n_samples
-        return cost.scale * cut / size + cost.factor * fraction * math.log(fraction)
-
-    own = [price(cut, size) for cut, size in zip(cuts, sizes, strict=True)]
-
-    def cheapest(one: int) -> tuple[float, int, int, int, int]:
-        cut, size = cuts[one], sizes[one]
-        least, partner = min(
-            (price(cut + cuts[other] - 2 * weight, size + sizes[other]) - own[other], other)
-            for other, weight in near[one].items()
-        )
-        return least - own[one], one, partner, version[one], version[partner]
-
-    # only the cheapest pair of each is in the heap. A pair's price changes with its ends, and the
-    # one that changed last has seen it: so none is cheaper than the heap says, and those whose
-    # partner has changed since, as the versions tell, are looked up again when their turn comes
-    heap = [cheapest(one) for one, edges in enumerate(near) if edges]
-    heapq.heapify(heap)
-    while n_left > cost.n_clusters and heap:
-        _, kept, gone, *versions = heapq.heappop(heap)
-        if version[kept] != versions[0]:
-            continue
-        if version[gone] == versions[1]:
-            if len(near[kept]) < len(near[gone]):
-                kept, gone = gone, kept
-            cuts[kept] += cuts[gone] - 2 * near[kept].pop(gone)
-            sizes[kept] += sizes[gone]
-            del near[gone][kept]
-            for other, weight in near[gone].items():
-                near[kept][other] = near[other][kept] = near[kept].get(other, 0.0) + weight
-                del near[other][gone]
-            parent[gone], n_left = kept, n_left - 1
-            near[gone], version[gone], version[kept] = {}, -1, version[kept] + 1
-            own[kept] = price(cuts[kept], sizes[kept])
-        if near[kept]:
-            heapq.heappush(heap, cheapest(kept))

@@ -13,7 +13,6 @@ from operator import itemgetter
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse import csr_array
 
 from prcut.numerics.objective import ClusterCost
 from prcut.runtime.engine import map_threads
@@ -55,145 +54,11 @@ def improve(
     """
     if paid is not None:
         labels, paid = match_prices(labels, paid), np.ascontiguousarray(paid, np.float64)
-    if kernels.LIBRARY is not None:
-        labels, objective = labels.copy(), np.empty(1)
-        links, sizes, _ = coarse
-        indptr, indices = (a.astype(np.int32, copy=False) for a in (links.indptr, links.indices))
-        graph = len(labels), cost.n_clusters, indptr, indices, links.data, sizes
-        limits = cost, kernels.address_of(paid), *bounds, _patience(labels), _LEAST_GAIN
-        kernels.call("improve", *graph, *limits, labels, objective)
-        return labels, float(objective[0])
-    moves = _Moves(coarse, labels, cost, paid, bounds)
-    lowest = moves.objective
-    while True:
-        moves.run_pass()
-        if not moves.objective < lowest - _LEAST_GAIN * abs(lowest):
-            return moves.labels, moves.objective
-        lowest = moves.objective
-
-
-def _patience(labels: np.ndarray) -> float:
-    return min(_PATIENCE * len(labels), _MAX_PATIENCE)
-
-
-class _Moves:
-    """A partition with the price of every move, updated after each move."""
-
-    def __init__(
-        self,
-        coarse: CoarseGraph,
-        labels: np.ndarray,
-        cost: ClusterCost,
-        paid: np.ndarray | None = None,
-        bounds: Bounds = UNBOUNDED,
-    ) -> None:
-        self.coarse, self.cost, self.between = coarse, cost, coarse.links.toarray()
-        self.paid = np.zeros((len(labels), cost.n_clusters)) if paid is None else paid
-        (self.least, self.most, slack), self.rounding = bounds, 1e-9 * cost.n_samples
-        # less than half a fragment is what rounding leaves of an empty cluster
-        self.least_size = max(0.5 * coarse.sizes.min(), self.least - slack - self.rounding)
-        self.most_size = self.most + slack + self.rounding
-        self.degree = self.between.sum(1)
-        self.labels = labels.copy()
-        self._count()
-
-    def _count(self) -> None:
-        """Compute links, sizes, cuts and the objective from the labels."""
-        links, sizes = self.between, self.coarse.sizes
-        numbers, n_clusters = np.arange(len(sizes)), self.cost.n_clusters
-        entries = np.ones(len(sizes)), (self.labels, numbers)
-        member = csr_array(entries, shape=(n_clusters, len(sizes)))
-        # clusters are rows here: a move reads and writes two of them
-        self.links = member @ links
-        self.sizes = member @ sizes
-        outside = self.degree - self.links[self.labels, numbers]
-        self.cuts = np.bincount(self.labels, outside, n_clusters)
-        self.objective = self.cost.objective(self.cuts, self.sizes)
-        self.objective += float(self.paid[numbers, self.labels].sum())
-
-    def run_pass(self) -> None:
-        n_fragments, n_clusters = len(self.labels), self.cost.n_clusters
-        self.is_free = np.ones(n_fragments, dtype=bool)
-        self.enter = np.full((n_fragments, n_clusters), np.inf)
-        self.leave = np.empty(n_fragments)
-        # the cheapest cluster for every fragment to enter
-        self.target = np.zeros(n_fragments, dtype=np.int64)
-        self.entry = np.full(n_fragments, np.inf)
-        self._price(np.arange(n_clusters))
-        made: list[tuple[int, int]] = []
-        change = least = 0.0
-        n_kept, outside = 0, self._outside()
-        while len(made) - n_kept <= _patience(self.labels):
-            price, target = self.entry + self.leave, self.target
-            over = np.flatnonzero(self.sizes > self.most + self.rounding)
-            under = np.flatnonzero(self.sizes < self.least - self.rounding)
-            # a cluster that is too large gives next, or one too small takes, until all are within
-            if len(over):
-                price = np.where(self.labels == over[-1], price, np.inf)
-            elif len(under):
-                target = np.full_like(target, under[-1])
-                price = self.enter[:, under[-1]] + self.leave
-            fragment = int(price.argmin())
-            if not np.isfinite(price[fragment]):
-                break
-            before, after = int(self.labels[fragment]), int(target[fragment])
-            change += price[fragment]
-            self._move(fragment, before, after)
-            self.is_free[fragment] = False
-            made.append((fragment, before))
-            if change < least - 1e-15 and self._outside() <= outside + self.rounding:
-                least, n_kept = change, len(made)
-            self._price(np.array([before, after]))
-        for fragment, before in reversed(made[n_kept:]):
-            self.labels[fragment] = before
-        self._count()
-
-    def _outside(self) -> float:
-        beyond = np.maximum(self.sizes - self.most, self.least - self.sizes)
-        return float(np.maximum(beyond, 0).sum())
-
-    def _move(self, fragment: int, before: int, after: int) -> None:
-        links, sizes = self.between, self.coarse.sizes
-        degree, own = self.degree[fragment], self.links[:, fragment]
-        self.cuts[before] += 2 * own[before] - degree
-        self.cuts[after] += degree - 2 * own[after]
-        self.sizes[before] -= sizes[fragment]
-        self.sizes[after] += sizes[fragment]
-        self.links[before] -= links[fragment]
-        self.links[after] += links[fragment]
-        self.labels[fragment] = after
-
-    def _price(self, clusters: np.ndarray) -> None:
-        """Update the price of entering these clusters, and of leaving them for their fragments."""
-        sizes = self.coarse.sizes
-        cuts_after = self.cuts[clusters, None] + self.degree - 2 * self.links[clusters]
-        sizes_after = self.sizes[clusters, None] + sizes
-        costs = self.cost(self.cuts, self.sizes)
-        entry = self.cost(cuts_after, sizes_after) - costs[clusters, None]
-        entry[sizes_after > self.most_size] = np.inf
-
-        is_touched = np.zeros(len(costs), dtype=bool)
-        is_touched[clusters] = True
-        inside = np.flatnonzero(is_touched[self.labels])
-        own = self.labels[inside]
-        sizes_left = self.sizes[own] - sizes[inside]
-        cuts_left = self.cuts[own] - self.degree[inside] + 2 * self.links[own, inside]
-        left = self.cost(cuts_left, sizes_left) - costs[own] - self.paid[inside, own]
-        may_leave = self.is_free[inside] & (sizes_left > self.least_size)
-        self.leave[inside] = np.where(may_leave, left, np.inf)
-
-        self.enter[:, clusters] = entry.T + self.paid[:, clusters]
-        self.enter[inside, own] = np.inf
-        # prices of other clusters have not changed: only fragments that may still move, and whose
-        # cheapest cluster was one of these, compare all clusters again
-        stale = np.flatnonzero(is_touched[self.target] & self.is_free)
-        self.target[stale] = self.enter[stale].argmin(1)
-        self.entry[stale] = self.enter[stale, self.target[stale]]
-        for cluster in clusters:
-            price = self.enter[:, cluster]
-            cheaper = np.flatnonzero(price < self.entry)
-            self.target[cheaper] = cluster
-            self.entry[cheaper] = price[cheaper]
+    labels, objective = labels.copy(), np.empty(1)
+    patience = min(_PATIENCE * len(labels), _MAX_PATIENCE)
+    limits = cost, paid, *bounds, patience, _LEAST_GAIN
+    kernels.call("improve", *coarse[:2], cost.n_clusters, *limits, labels, objective)
+    return labels, float(objective[0])
 
 
 # labels of the fragments, and their objective
@@ -231,7 +96,7 @@ def find_optimum(
         n_confirmed += optimum[1] <= lowest[1] * (1 + _LEAST_GAIN)
         if n_confirmed == _N_CONFIRMATIONS:
             return lowest
-    for _ in range(0 if n_clusters == 2 else n_shuffles // _SHUFFLED_AT_ONCE):
+    for _ in range(0 if n_clusters <= 2 else n_shuffles // _SHUFFLED_AT_ONCE):
         drawn = [_shuffle_clusters(lowest[0], n_clusters, rng) for _ in range(_SHUFFLED_AT_ONCE)]
         lowest = min(lowest, *map_threads(improved, drawn, n_jobs), key=_objective)
     return lowest

@@ -38,13 +38,14 @@ class _Refinement:
     """A partition with the cuts and sizes of its clusters."""
 
     def __init__(self, weight: csr_array, labels: np.ndarray, cost: ClusterCost) -> None:
-        self.weight, self.cost = weight, cost
+        # sums in single precision would not match those of the moves
+        weight = weight.astype(np.float64, copy=False)
+        self.graph, self.cost = kernels.as_graph(weight), cost
         self.labels: np.ndarray = labels.copy()
-        self.degree = np.asarray(weight.sum(1), dtype=np.float64).reshape(-1)
+        self.degree = np.asarray(weight.sum(1)).reshape(-1)
         self.sizes = np.bincount(labels, minlength=cost.n_clusters).astype(np.float64)
-        self.cuts = partition_cuts(weight, labels, cost.n_clusters)
+        self.cuts = partition_cuts(self.graph, labels, cost.n_clusters)
         self.fraction = 1.0  # of the moves on offer that are made together
-        self.is_compiled = kernels.fits(weight)
 
     def run_round(self, active: np.ndarray) -> np.ndarray | None:
         """Move some ``active`` rows; return the rows to consider next, or None if none moved."""
@@ -54,9 +55,8 @@ class _Refinement:
         while len(order):
             order = order[: max(1, int(self.fraction * len(rows)))]
             moved, moved_to = rows[order], after[order]
-            cuts = self.cuts + _change_of_cuts(
-                self.weight, self.labels, moved, moved_to, n_clusters
-            )
+            change = _change_of_cuts(self.graph, self.labels, moved, moved_to, n_clusters)
+            cuts = self.cuts + change
             sizes = self.sizes + np.bincount(moved_to, minlength=n_clusters)
             sizes -= np.bincount(self.labels[moved], minlength=n_clusters)
             if self._is_better(cuts, sizes):
@@ -73,10 +73,7 @@ class _Refinement:
         """Return the rows and the neighbours of those that moved, sorted."""
         is_touched = np.zeros(len(self.labels), dtype=bool)
         is_touched[rows] = True
-        if self.is_compiled:
-            kernels.call("mark_neighbors", self.weight, len(moved), moved, is_touched)
-        else:
-            is_touched[self.weight[moved].indices] = True
+        kernels.call("mark_neighbors", self.graph, len(moved), moved, is_touched)
         return np.flatnonzero(is_touched)
 
     def _is_better(self, cuts: np.ndarray, sizes: np.ndarray) -> bool:
@@ -87,72 +84,34 @@ class _Refinement:
 
     def _best_moves(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find the rows of ``active`` that gain by a move, their clusters, and the gains."""
-        labels, cuts, sizes, cost = self.labels, self.cuts, self.sizes, self.cost
-        if self.is_compiled:
-            rows, after = np.empty((2, len(active)), dtype=np.int64)
-            gain = np.empty(len(active))
-            state = labels, cost.n_clusters, cuts, sizes, self.degree, cost, _LEAST_GAIN
-            arguments = self.weight, len(active), active, *state, rows, after, gain
-            n_found = kernels.call("best_moves", *arguments)
-            return rows[:n_found], after[:n_found], gain[:n_found]
-        entries = np.ones(len(labels), dtype=np.float32), labels, np.arange(len(labels) + 1)
-        member = csr_array(entries, shape=(len(labels), cost.n_clusters))
-        weight = self.weight if len(active) == len(labels) else self.weight[active]
-        links = weight @ member
-        row = np.repeat(np.arange(len(active)), np.diff(links.indptr))
-        cluster, link = links.indices, links.data.astype(np.float64)
-        own, own_degree = labels[active], self.degree[active]
-        is_own = cluster == own[row]
-        own_link = np.zeros(len(active))
-        own_link[row[is_own]] = link[is_own]
-        costs = cost(cuts, sizes)
-
-        leave = cost(cuts[own] - own_degree + 2 * own_link, sizes[own] - 1) - costs[own]
-        leave[sizes[own] < 2] = np.inf
-        row, cluster, link = row[~is_own], cluster[~is_own], link[~is_own]
-        cuts_after = cuts[cluster] + own_degree[row] - 2 * link
-        gain = leave[row] + (cost(cuts_after, sizes[cluster] + 1) - costs[cluster])
-        pays = np.flatnonzero(gain < -_LEAST_GAIN)
-        # sorted by row, then gain: the first of each row is its best move
-        pays = pays[np.lexsort((gain[pays], row[pays]))]
-        first = pays[np.unique(row[pays], return_index=True)[1]]
-        return active[row[first]], cluster[first].astype(np.int64), gain[first]
+        rows, after = np.empty((2, len(active)), dtype=np.int64)
+        gain = np.empty(len(active))
+        state = self.labels, self.cost.n_clusters, self.cuts, self.sizes, self.degree
+        found = self.cost, _LEAST_GAIN, rows, after, gain
+        n_found = kernels.call("best_moves", self.graph, len(active), active, *state, *found)
+        return rows[:n_found], after[:n_found], gain[:n_found]
 
 
-def partition_cuts(weight: csr_array, labels: np.ndarray, n_clusters: int) -> np.ndarray:
+def partition_cuts(
+    weight: csr_array | kernels.Graph, labels: np.ndarray, n_clusters: int
+) -> np.ndarray:
     """Sum the weights of the edges that leave each cluster, float64, shape (n_clusters,)."""
     # the sums of prcut.numerics.cuts.cluster_cuts, which takes three times as long on a CPU
-    if kernels.fits(weight):
-        compiled = np.zeros(n_clusters)
-        kernels.call("partition_cuts", weight, labels, compiled)
-        return compiled
-    source = np.repeat(labels, np.diff(weight.indptr))
-    crosses = source != labels[weight.indices]
-    cuts = np.bincount(source[crosses], weight.data[crosses], n_clusters)
-    return cuts.astype(np.float64, copy=False)  # NumPy counts in integers where nothing crosses
+    cuts = np.zeros(n_clusters)
+    kernels.call("partition_cuts", weight, labels, cuts)
+    return cuts
 
 
 def _change_of_cuts(
-    weight: csr_array, labels: np.ndarray, moved: np.ndarray, moved_to: np.ndarray, n_clusters: int
+    weight: csr_array | kernels.Graph,
+    labels: np.ndarray,
+    moved: np.ndarray,
+    moved_to: np.ndarray,
+    n_clusters: int,
 ) -> np.ndarray:
     """Return the change of every cut when rows move, from the edges of the moved rows only."""
     change = np.zeros(n_clusters)
-    if kernels.fits(weight):
-        scratch = np.zeros(len(labels), dtype=bool), np.empty(len(labels), dtype=np.int64)
-        arguments = len(moved), moved, moved_to, labels, *scratch, change
-        kernels.call("change_of_cuts", weight, *arguments)
-        return change
-    edges = weight[moved]
-    counts = np.diff(edges.indptr)
-    after = labels.copy()
-    after[moved] = moved_to
-    # an edge between two moved rows is stored with both of them
-    is_moved = np.zeros(len(labels), dtype=bool)
-    is_moved[moved] = True
-    value = np.where(is_moved[edges.indices], 0.5, 1.0) * edges.data
-    for current, sign in ((labels, -1.0), (after, 1.0)):
-        source, target = np.repeat(current[moved], counts), current[edges.indices]
-        crosses = source != target
-        for end in (source, target):
-            change += sign * np.bincount(end[crosses], value[crosses], n_clusters)
+    scratch = np.zeros(len(labels), dtype=bool), np.empty(len(labels), dtype=np.int64)
+    arguments = len(moved), moved, moved_to, labels, *scratch, change
+    kernels.call("change_of_cuts", weight, *arguments)
     return change

@@ -48,7 +48,6 @@ def examine() -> dict[str, Any]:
 
     from prcut.runtime.folder import cache_folder
     from prcut.runtime.memory import available_memory, readable_bytes
-    from prcut.search.kernels import LIBRARY
 
     needed = _requirements()
     versions = {"prcut": prcut.__version__, "python": platform.python_version()}
@@ -66,13 +65,22 @@ def examine() -> dict[str, Any]:
         "disk_free": readable_bytes(shutil.disk_usage(".").free),
         "temporary_free": readable_bytes(shutil.disk_usage(tempfile.gettempdir()).free),
         "cache": str(cache_folder("")),
-        "kernels": "compiled" if LIBRARY is not None else "not compiled",
+        "kernels": _kernels(),
         "missing": {
             extra: [name for name in needed[extra] if _version(name) is None]
             for extra in _EXTRAS
             if extra in needed
         },
     }
+
+
+def _kernels() -> str:
+    """Return whether the compiled search loads, or the error, which has the remedy."""
+    try:
+        from prcut.search import kernels  # noqa: F401
+    except ImportError as error:
+        return f"missing: {error}"
+    return "compiled"
 
 
 def _requirements() -> dict[str, list[str]]:
@@ -100,8 +108,6 @@ def _advice(found: dict[str, Any]) -> list[str]:
     advice = []
     if lacking := [name for name, version in found["versions"].items() if version == "missing"]:
         advice.append(f"install prcut again: {', '.join(lacking)} is missing")
-    if found["kernels"] != "compiled":
-        advice.append("searches take many times longer: install a C compiler, then prcut again")
     extras = ",".join(extra for extra, lacks in found["missing"].items() if lacks)
     if extras:
         advice.append(f"pip install 'prcut[{extras}]' brings what is missing")
