@@ -64,6 +64,7 @@ MODULES = (
 )
 # tests of a module beside the file that mirrors it
 ALSO = {
+    "numerics/expectation.py": ("numerics/test_objective.py",),
     "numerics/objective.py": ("numerics/test_errata.py",),
     "search/kernels.c": (
         *("search/test_merge.py", "search/test_moves.py", "search/test_refine.py"),
@@ -209,7 +210,7 @@ def _visit(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST, Callabl
             for what, alter in _own_changes(child):
                 # a number or a name says little without what surrounds it
                 is_small = isinstance(what, ast.Constant | ast.Name | ast.Attribute)
-                is_small &= isinstance(node, ast.expr)
+                is_small &= isinstance(node, ast.expr | ast.keyword | ast.Assign | ast.Return)
                 yield function, node if is_small else what, alter
             yield from _visit(child, function)
 
@@ -282,7 +283,11 @@ def c_changes(source: str) -> Iterator[tuple[str, str, Callable[[], tuple[str, s
             function = found[1]
         is_comment = is_comment or "/*" in line
         # memory and its failures are not simulated
-        if not is_comment and not line.startswith("#") and not re.search(r"alloc\(|free\(", line):
+        if (
+            not is_comment
+            and not line.startswith("#")
+            and not re.search(r"alloc\(|free\(|failed", line)
+        ):
             for token in _C_TOKEN.finditer(line):
                 after = line[: token.start()] + _C_SWAPS[token[0]] + line[token.end() :]
                 altered = source[:offset] + after + source[offset + len(line) :]

@@ -101,6 +101,8 @@ def test_duplicates_do_not_divide_by_zero(n_neighbors: int, metric: str) -> None
     assert np.isfinite(weight).all()
     same = found.indices[:9] < 9
     np.testing.assert_allclose(weight[:9][same], 1, rtol=1e-3)
+    # their scale is far below all others, so nothing else is near
+    assert (weight[:9][~same] < 1e-6).all()
     equal = find_neighbors(np.ones((9, 3)), 3)
     assert (edge_similarity(equal, "self_tuning") == 1).all()
 

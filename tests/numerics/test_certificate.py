@@ -23,6 +23,16 @@ def test_no_partition_is_below_the_bound(n_clusters: int, seed: int) -> None:
             assert normalized_cut(graph.weight, partition) >= normalized - 1e-12
 
 
+def test_eigenvalues_are_those_of_the_scaled_laplacian() -> None:
+    graph = reference.random_graph(9, seed=2)
+    node_weight = torch.linspace(0.1, 3.0, 9, dtype=torch.float64)
+    dense = graph.weight.to_dense().double()
+    laplacian = (torch.diag(dense.sum(1)) - dense) / (node_weight[:, None] * node_weight).sqrt()
+    found = spectral_lower_bound(graph.weight, 4, node_weight=node_weight)
+    expected = torch.linalg.eigvalsh(laplacian)[:4].clamp_min(0)
+    torch.testing.assert_close(found.eigenvalues.clamp_min(0), expected, atol=1e-10, rtol=1e-8)
+
+
 def test_complete_graph_is_met_exactly() -> None:
     # every ratio cut of a complete graph into k equals ½ n (k − 1): so does the bound
     graph = SimilarityGraph.from_labels(np.zeros(12, int))

@@ -226,6 +226,18 @@ def test_records_that_are_not_are_as_good_as_absent(tmp_path: Path) -> None:
         folder.read_json("x.json")
 
 
+def test_a_manifest_is_the_last_file_and_names_its_maker(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"holds no finished result .* run build_blocks on"):
+        folder.read_manifest(1, "build_blocks")
+    folder.write_json("manifest.json", {"plan": {"format": 1}, "n": 3})
+    assert folder.read_manifest(1, "build_blocks")["n"] == 3
+    with pytest.raises(InvalidInputError, match="has format 1, this version reads up to 0"):
+        folder.read_manifest(0, "build_blocks")
+    folder.remove("manifest.json")
+    assert not folder.exists("manifest.json")
+
+
 def test_a_folder_is_begun_once(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()  # looking makes nothing

@@ -137,6 +137,13 @@ def test_sums_of_single_precision_weights_are_double() -> None:
     assert links[0, 1] == links[1, 0] == 2**24 + 1
 
 
+def test_sizes_of_nodes_add_up() -> None:
+    weight = reference.random_graph(6, seed=1).to_scipy()
+    groups, sizes = np.array([0, 1, 1, 2, 0, 2]), np.arange(1.0, 7.0)
+    assert contract(weight, groups).sizes.tolist() == [2, 2, 2]
+    assert contract(weight, groups, sizes=sizes).sizes.tolist() == [6, 5, 10]
+
+
 def test_rows_of_their_own_change_nothing_and_inputs_stay() -> None:
     weight = reference.random_graph(9).to_scipy()
     before = weight.toarray()

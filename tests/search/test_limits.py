@@ -77,6 +77,18 @@ def test_what_clusters_give_and_take(sizes: list[int], gives: list[int], takes: 
     np.testing.assert_array_equal(found.takes, takes)
 
 
+def test_rounding_is_no_need() -> None:
+    sizes = np.array([1e6 + 1e-4, 1e6, 1e6 - 1e-4])
+    needs = Limits(1e6, 1e6).needs(sizes)
+    assert not needs.gives.any()
+    assert Limits(1e6, 1e6).hold(sizes)
+    assert Limits(1e6, 1e6).needs(sizes + [1.0, 0, 0]).gives.tolist() == [
+        sizes[0] + 1.0 - 1e6,
+        0,
+        0,
+    ]
+
+
 def moves_of(*moves: tuple[int, int, int, float]) -> Moves:
     """Return moves of rows of size 1: row, cluster before, cluster after, change."""
     row, before, after = np.array([move[:3] for move in moves], dtype=np.int64).T

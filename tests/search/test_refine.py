@@ -159,6 +159,16 @@ def test_one_round_moves_and_none_does_not() -> None:
     assert values == sorted(values, reverse=True)
 
 
+def test_only_rows_near_a_move_are_considered_again() -> None:
+    weight = csr_array(np.eye(40, k=1) + np.eye(40, k=-1))
+    labels = np.repeat([0, 1], 20)
+    labels[[9, 11]] = 1  # both come back, and rows far from them have nothing new to see
+    state = _Refinement(weight, labels, cost_of(weight, 2))
+    moved = state.run_round(np.arange(40))
+    assert moved is not None
+    assert {9, 11} <= set(moved.tolist()) <= {*range(6, 15), *range(17, 23)}
+
+
 def test_an_empty_cluster_does_not_stop_the_others() -> None:
     path = csr_array(np.eye(6, k=1) + np.eye(6, k=-1))
     labels = np.array([0, 1, 0, 1, 1, 1])

@@ -56,3 +56,26 @@ def test_sizes_count() -> None:
         cost = ClusterCost.of(int(coarse.sizes.sum()), 6.0, 2, balance_weight=3.0)
         found = sweep(coarse, labels, cost, cluster_sums(coarse, labels, 2))
         assert found.tolist() == expected
+
+
+def test_the_unit_of_sizes_does_not_count() -> None:
+    coarse, labels = random_graph(1), np.arange(60) % 4
+    found = []
+    # heavier than 1, lighter, and of very different weights
+    for scale in (1.0, 2.0**-10):
+        scaled = coarse._replace(sizes=scale * coarse.sizes)
+        n_samples = float(scaled.sizes.sum())
+        cost = ClusterCost.of(n_samples, coarse.links.sum(), 4, balance_weight=0.5)
+        found.append(sweep(scaled, labels, cost, cluster_sums(scaled, labels, 4)))
+    assert not np.array_equal(found[0], labels)
+    np.testing.assert_array_equal(*found)
+
+
+def test_light_nodes_leave_a_heavy_one_behind() -> None:
+    # the least size is that of half the lightest node, whatever the others weigh
+    links = csr_array(np.array([[0, 0, 0.1], [0, 0, 2.0], [0.1, 2.0, 0]]))
+    coarse = CoarseGraph(links, np.array([0.25, 8.0, 0.25]))
+    cost = ClusterCost.of(8.5, links.sum(), 2, balance_weight=0.0)
+    labels = np.array([0, 1, 0])
+    found = sweep(coarse, labels, cost, cluster_sums(coarse, labels, 2))
+    assert found.tolist() == [0, 1, 1]
