@@ -8,14 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prcut import Assigner
 from prcut.errors import InvalidInputError
 from prcut.pipeline import sampling
 from prcut.pipeline.centroids import write_centroids
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.run import fit_run
-from prcut.training.assigner.tree import LevelAssigner
 
 
 @pytest.fixture
@@ -59,12 +57,6 @@ def test_coarser_layers_are_parents(
     assert table["parent"].to_pylist() == [4, 5, 5, 4, 6, 6, None]
     assert table["layer"].to_pylist() == [4, 4, 4, 4, 2, 2, 1]
     np.testing.assert_allclose(table["vector"][6].as_py(), rows.mean(0), rtol=1e-4)
-
-
-def test_parents_of_levels_are_the_clusters_of_the_root() -> None:
-    tree = LevelAssigner(Assigner(3, 2), [Assigner(3, 4), None])
-    (parents,) = sampling.read_layers(loaded(tree))
-    assert parents.tolist() == [0, 0, 0, 0, 1]
 
 
 def test_what_has_no_rows_is_refused(run: Any, tmp_path: Path) -> None:

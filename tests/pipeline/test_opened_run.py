@@ -53,8 +53,6 @@ def test_a_run_without_labels_opens_with_its_partition(run: Path, tmp_path: Path
     shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("labels"))
     model = PRCut.load(tmp_path / "run")
     np.testing.assert_array_equal(model.labels_, PRCut.load(run).labels_)
-    shutil.rmtree(tmp_path / "run/partition")  # as an older version left it
-    assert not hasattr(PRCut.load(tmp_path / "run"), "labels_")
 
 
 def test_other_folders_are_refused_and_models_open_as_before(run: Path, tmp_path: Path) -> None:
@@ -65,9 +63,4 @@ def test_other_folders_are_refused_and_models_open_as_before(run: Path, tmp_path
         PRCut.load(tmp_path / "run")
     (tmp_path / "run/result.json").unlink()
     with pytest.raises(InvalidInputError, match="is a run that is not finished"):
-        PRCut.load(tmp_path / "run")
-    plan = json.loads((run / "plan.json").read_text())
-    (tmp_path / "run/result.json").write_text("{}")
-    (tmp_path / "run/plan.json").write_text(json.dumps({**plan, "kind": "levels"}))
-    with pytest.raises(InvalidInputError, match="use `prcut assign"):
         PRCut.load(tmp_path / "run")

@@ -161,19 +161,6 @@ def test_the_partition_on_disk_is_that_of_every_row(
     assert result.objective == pytest.approx(expected.objective, rel=0.05)
     assert np.mean(assign_labels(result.assigner, rows) == partition) > 0.98
     assert not (run / "search").exists()
-    assert not (run / "pairs").exists()
-
-
-def test_pairs_are_drawn_only_to_train(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
-) -> None:
-    rows, labels = blobs
-    result = fit_run(
-        rows, tmp_path, config(solver="train", max_steps=200), memory=1000, device="cpu"
-    )
-    assert (tmp_path / "pairs/manifest.json").exists()
-    assert not (tmp_path / "partition").exists()
-    assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.9
 
 
 def test_another_run_in_the_folder_is_refused_by_the_name_of_what_differs(
@@ -209,9 +196,8 @@ def test_input_is_checked_before_the_folder_is_made(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             fit_run(rows, tmp_path / "run", options, device="cpu")
-    paper = FitConfig.of("paper-representations", 2, max_steps=10, n_neighbors=2)
-    with pytest.raises(InvalidInputError, match="needs the graph in memory, and it does not fit"):
-        fit_run(rows, tmp_path / "run", paper, memory=1, device="cpu")
+    with pytest.raises(InvalidInputError, match="raise memory, train batch by batch with PRCut"):
+        fit_run(rows, tmp_path / "run", FitConfig(2, solver="train"), memory=1, device="cpu")
     with pytest.raises(InvalidInputError, match="n_features=0 columns"):
         fit_run(np.zeros((9, 0), np.float32), tmp_path / "run", config(), device="cpu")
     assert not (tmp_path / "run").exists()

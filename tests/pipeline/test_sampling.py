@@ -72,9 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, start, size in (("a", 0, 700), ("b", 700, 0), ("more/c", 700, 920)):
         pq.write_table(table.slice(start, size), folder / "data" / f"{name}.parquet")
     words = "-k 6 --column e --id-column id --steps 40 --device cpu -q --balance 0"
-    for name, more in (("run", words), ("levels", words.replace("-k 6", "--levels 2,3"))):
-        arguments = ["fit", str(folder / "data"), "--out", str(folder / name), *more.split()]
-        assert main(arguments) == 0
+    assert main(["fit", str(folder / "data"), "--out", str(folder / "run"), *words.split()]) == 0
     return folder
 
 
@@ -108,16 +106,6 @@ def read_labels(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     files = sorted((folder / "labels").rglob("*.parquet"))
     table = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
     return table["id"].to_numpy(), table["label"].to_numpy()
-
-
-def test_levels_share_equally_among_their_first_clusters(run: Path, tmp_path: Path) -> None:
-    layers, n_clusters = library._read_groups(run / "levels")
-    assert [len(one) for one in layers] == [n_clusters]
-    draw_sample(run / "levels", tmp_path / "out", 50)
-    _, labels = read(tmp_path / "out")
-    sizes = np.bincount(layers[0][read_labels(run / "levels")[1]])
-    quotas = np.bincount(layers[0][labels], minlength=2)
-    assert abs(quotas[0] - quotas[1]) <= 1 or (quotas == sizes).any()
 
 
 def test_rows_are_drawn_by_seed_whatever_the_buckets(

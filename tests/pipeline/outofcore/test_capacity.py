@@ -21,35 +21,29 @@ from prcut.pipeline.outofcore.capacity import (
     show_plan,
 )
 from prcut.pipeline.outofcore.link import link_blocks
-from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
 from prcut.pipeline.outofcore.sizes import most_block_rows
-from prcut.pipeline.settings import Solver
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder
 from prcut.ui.cli.commands import main
 
 
-@pytest.mark.parametrize("solver", ["search", "train"])
-def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path, solver: Solver) -> None:
+def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(30_000, 32)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     # modules that are imported on the way would be counted as bytes read
     build_blocks(rows[:300], tmp_path / "few", BlockConfig(block_rows=100))
     engine = MeasuredEngine(LocalEngine())
     # what a run on disk keeps: enough to distil, here all rows
-    config = BlockConfig(block_rows=3_000, kept=450 * 256 if solver == "search" else None)
+    config = BlockConfig(block_rows=3_000, kept=450 * 256)
     blocks = build_blocks(tmp_path / "rows.npy", tmp_path / "blocks", config, engine=engine)
-    if solver == "train":
-        write_pair_shards(blocks, tmp_path / "pairs", ShardConfig(), engine=engine)
-    else:
-        link_blocks(blocks, Folder(tmp_path / "parts"), "mean", engine, {"total": 30_000})
-    work = Workload(30_000, 32, 10, block_rows=3_000, solver=solver)
+    link_blocks(blocks, Folder(tmp_path / "parts"), "mean", engine, {"total": 30_000})
+    work = Workload(30_000, 32, 10, block_rows=3_000)
     planned = {stage.stage: stage for stage in plan_stages(work)}
     for stage, used in engine.usage.items():
         if stage in ("join", "meet"):  # depend on how many edges lead to other blocks
             continue
         assert used.written == pytest.approx(planned[stage].written, rel=0.15), stage
-        if stage in ("gather", "shuffle pairs", "link"):  # the system counts no mapped files
+        if stage in ("gather", "link"):  # the system counts no mapped files
             assert used.read == pytest.approx(planned[stage].read, rel=0.15), stage
 
 
@@ -95,11 +89,7 @@ def test_rates_are_measured_and_kept(
     )
     assert read_rates() is None
     assert main(["plan", "--rows", "1e9", "--dim", "768", "--k", "10000"]) == 0
-    out = capsys.readouterr().out
-    assert "typical" in out
-    assert "draw pairs" not in out
-    assert main(["plan", "--rows", "1e9", "--dim", "768", "-k", "10", "--solver", "train"]) == 0
-    assert "draw pairs" in capsys.readouterr().out
+    assert "typical" in capsys.readouterr().out
     rates = calibrate()
     assert all(rate > 0 for rate in rates)
     assert read_rates() == rates
@@ -107,8 +97,8 @@ def test_rates_are_measured_and_kept(
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert show_plan(Workload(10**6, 64, 10, block_rows=most_block_rows(10**6)), rates) in out
-    old = json.dumps(rates._asdict()).replace("comparisons", "search")  # seconds, before 0.2.0
-    for content in ("[]", old):
+    other = json.dumps(rates._asdict()).replace("comparisons", "search")
+    for content in ("[]", other):
         (tmp_path / "capacity/rates.json").write_text(content)
         with pytest.raises(CorruptFileError):
             read_rates()
