@@ -518,6 +518,12 @@ def test_spoilt_histories_are_refused(tmp_path: Path) -> None:
         {"fitted": {"n_features_in_": 10**9}},
         {"fitted": {"feature_names_in_": [["a"]]}},
         {"fitted": {"objective_": "low"}},
+        {"merge_tree": {"children": [[0, 9]], "costs": [0.1]}},
+        {"merge_tree": {"children": [[0, 1]], "costs": ["low"]}},
+        {"merge_tree": {"children": [[0, 1]], "costs": [0.1]}, "layers": [2, 5]},
+        {"cluster_ids": [0, 0], "n_ids": 3},
+        {"cluster_ids": [0, 3], "n_ids": 3},
+        {"cluster_ids": [0, 1]},
     ],
 )
 def test_forged_descriptions_are_refused(tmp_path: Path, part: dict[str, Any]) -> None:

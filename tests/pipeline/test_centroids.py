@@ -1,5 +1,6 @@
 """Centroids: means of the rows of every cluster, and the tree above them."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,10 @@ from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.run import fit_run
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> tuple[Path, np.ndarray, Any]:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, Any]:
     """A finished run of four clusters, with its labels."""
+    tmp_path = tmp_path_factory.mktemp("run")
     rows = np.repeat(np.eye(4, dtype=np.float32) * 9, 20, 0)
     rows += np.random.default_rng(0).normal(0, 0.3, rows.shape).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
@@ -63,6 +65,6 @@ def test_what_has_no_rows_is_refused(run: Any, tmp_path: Path) -> None:
     path, _, assigner = run
     with pytest.raises(InvalidInputError, match="is not a run; centroids need its data"):
         write_centroids(path / "model", tmp_path / "c.parquet", loaded(assigner))
-    (path / "labels/_prcut/manifest.json").unlink()
+    shutil.copytree(path, tmp_path / "run", ignore=shutil.ignore_patterns("labels"))
     with pytest.raises(InvalidInputError, match="has no finished labels"):
-        write_centroids(path, tmp_path / "c.parquet", loaded(assigner))
+        write_centroids(tmp_path / "run", tmp_path / "c.parquet", loaded(assigner))
