@@ -27,16 +27,12 @@ from prcut.pipeline.encoders import base, load
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
-from prcut.pipeline.outofcore.pair_shards import open_pair_shards, write_pair_shards
 from prcut.pipeline.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import read_status
 from prcut.runtime.sources import open_source, read_all
 from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.predict import assign_labels
 from prcut.training.assigner.saved import load_model, save_model
-from prcut.training.assigner.saved_tree import load_levels, save_levels
-from prcut.training.assigner.tree import LevelAssigner
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
 from prcut.training.state import Record, TrainConfig, TrainState
 from prcut.ui.cli.info import describe_path, show_rows
@@ -91,18 +87,6 @@ def _read_estimator(path: Path) -> None:
     model = PRCut.load(path)
     model.get_params()
     _check_finite(model.predict_proba(np.zeros((2, model.n_features_in_))), "probs")
-
-
-def _make_levels(path: Path) -> None:
-    inner = LevelAssigner(Assigner(N_FEATURES, 2), [None, Assigner(N_FEATURES, 2)])
-    save_levels(path, LevelAssigner(Assigner(N_FEATURES, 2), [inner, None]))
-
-
-def _read_levels(path: Path) -> None:
-    tree = load_levels(path).assigner
-    labels = assign_labels(tree, np.zeros((2, tree.n_features), np.float32))
-    if not (0 <= labels.min() <= labels.max() < tree.n_clusters):
-        raise AssertionError(f"labels {labels} of {tree.n_clusters} clusters")
 
 
 # -- checkpoints -----------------------------------------------------------------------------
@@ -169,25 +153,6 @@ def _read_blocks(path: Path) -> None:
         _check_finite(block.features, "features")
         block.rows[: block.n_core]
     describe_path(path)
-
-
-def _make_pairs(path: Path) -> None:
-    blocks = path.with_name("blocks-of-pairs")
-    _make_blocks(blocks)
-    write_pair_shards(open_blocks(blocks), path)
-
-
-def _read_pairs(path: Path) -> None:
-    shards = open_pair_shards(path)
-    describe_path(path)
-    stream = shards.stream(32, n_streams=1)
-    for _ in range(2):
-        batch = next(stream)
-        for name in ("features", "weight", "node_weight"):
-            _check_finite(getattr(batch, name), name)
-        if len(batch.features) != 64 or len(batch.node_weight) != 64:
-            raise AssertionError(f"{len(batch.features)} rows in a batch of 32 pairs")
-    stream.close()
 
 
 # -- runs and labels -------------------------------------------------------------------------
@@ -362,11 +327,9 @@ READERS = {
     "npy": Reader(_make_npy, _read_npy, 0.15),
     "model": Reader(_make_model, _read_model, 0.04),
     "estimator": Reader(_make_estimator, _read_estimator, 0.03),
-    "levels": Reader(_make_levels, _read_levels, 0.02),
     "checkpoint": Reader(_make_checkpoint, _read_checkpoint, 0.03),
     "graph": Reader(_make_graph, _read_graph, 0.04),
     "blocks": Reader(_make_blocks, _read_blocks, 0.02),
-    "pairs": Reader(_make_pairs, _read_pairs, 0.004),
     "run": Reader(_make_run, _read_run, 0.02),
     "report": Reader(_make_whole_run, _read_report, 0.001),
     "records": Reader(_make_records, _read_records, 0.05),

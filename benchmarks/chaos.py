@@ -4,7 +4,7 @@
     python benchmarks/chaos.py --quick    # 40,000 rows, faults in five stages
     python benchmarks/chaos.py --seed 3
 
-Three nodes (raylets) on this machine, two processes that train. A node is killed, and a new one
+Three nodes (raylets) on this machine. A node is killed, and a new one
 added, while rows are listed and in every stage from scatter to assign. In gather a worker is also
 killed (SIGKILL), and one is stopped (SIGSTOP) and never goes on; in contract and in refine the
 driver is killed and started again. When, and which, follows from the seed.
@@ -52,7 +52,7 @@ class Driver:
     def __init__(self, data: Path, run: Path, address: str, block_memory: str) -> None:
         self.run = run
         options = f"-k {N_CLUSTERS} --column embedding --id-column id --n-init 1 --steps 200"
-        options += f" --save-every 20 --engine ray --address {address} --workers 2"
+        options += f" --save-every 20 --engine ray --address {address}"
         self._command = [sys.executable, "-m", "prcut", "fit", str(data), "--out", str(run)]
         self._command += [*options.split(), "--memory", block_memory, "--resume"]
         self._log = run.with_suffix(".log")

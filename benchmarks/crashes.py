@@ -42,7 +42,6 @@ import torch
 
 import prcut.pipeline.dedup
 import prcut.pipeline.labels
-import prcut.pipeline.levels
 import prcut.pipeline.run
 import prcut.pipeline.sampling  # noqa: F401
 from _verdict import verdict
@@ -76,12 +75,6 @@ ON_DISK = {
     "status": r"status/",
 }
 IN_MEMORY = {"graph": r"graph/", "search's checkpoint": r"checkpoint/", "search's model": r"model/"}
-OF_LEVELS = {
-    "first level": r"root/",
-    "split": r"exchange/",
-    "clusters": r"cluster-",
-    "tree": r"model/",
-}
 OF_DEDUP = {
     "dedup's plan": r"_prcut/plan",
     "digests": r"_prcut/work/(digests/|value)",
@@ -380,7 +373,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chance = random.Random(args.seed)  # noqa: S311
-    kinds = {"disk": ON_DISK, "memory": IN_MEMORY, "levels": OF_LEVELS}
+    kinds = {"disk": ON_DISK, "memory": IN_MEMORY}
     kinds |= {"dedup": OF_DEDUP, "sample": OF_SAMPLE}
     cases = [
         (kind, stage, pattern, point, fault)

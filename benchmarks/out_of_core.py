@@ -1,4 +1,4 @@
-"""From Parquet to blocks to pair shards: memory, time per row, and three murders.
+"""From Parquet to blocks: memory, time per row, and three murders.
 
 Makes a seeded Gaussian mixture (float32 lists and string ids) as Parquet files, one component for
 every 5,000 rows so that neighbourhoods are as crowded at every size, then runs the whole
@@ -62,7 +62,6 @@ def work(data: str, folder: str, block_rows: int) -> None:
     from benchmarks.harness.usage import peak_memory
 
     from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
-    from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
     from prcut.runtime.progress import Progress
 
     shown = time.monotonic()
@@ -82,14 +81,10 @@ def work(data: str, folder: str, block_rows: int) -> None:
     start = time.perf_counter()
     blocks = build_blocks(data, f"{folder}/blocks", config, id_column="id", on_progress=show)
     built = time.perf_counter()
-    shards = write_pair_shards(blocks, f"{folder}/pairs", ShardConfig(), on_progress=show)
-    done = time.perf_counter()
     report = {
         "blocks": len(blocks),
         "recall": float(np.mean([record["recall"] for record in blocks.records])),
-        "pairs": shards.n_pairs,
-        "blocks_seconds": built - start,
-        "pairs_seconds": done - built,
+        "seconds": built - start,
         "peak_rss_mb": (peak_memory() or 0) / 2**20,
     }
     print(json.dumps(report), flush=True)
@@ -188,15 +183,14 @@ def measure(folder: Path, rows: int, dim: int, block_rows: int) -> int:
     found = {size: run(folder / f"data-{size}", folder / f"{size}", block_rows) for size in sizes}
     shutil.rmtree(folder / f"{sizes[0]}")
 
-    print("\n| rows | blocks | recall in block | pairs | us/row blocks | us/row pairs | peak MB |")
-    print("|---|---|---|---|---|---|---|")
+    print("\n| rows | blocks | recall in block | us/row | peak MB |")
+    print("|---|---|---|---|---|")
     per_row, memory = [], []
     for size, one in found.items():
-        per_row.append((one["blocks_seconds"] + one["pairs_seconds"]) / size)
+        per_row.append(one["seconds"] / size)
         memory.append(one["peak_rss_mb"])
         print(
-            f"| {size:,} | {one['blocks']} | {one['recall']:.3f} | {one['pairs']:,} "
-            f"| {1e6 * one['blocks_seconds'] / size:.1f} | {1e6 * one['pairs_seconds'] / size:.1f} "
+            f"| {size:,} | {one['blocks']} | {one['recall']:.3f} | {1e6 * per_row[-1]:.1f} "
             f"| {memory[-1]:.0f} |"
         )
     ratios = {"peak memory": memory[1] / memory[0], "time per row": per_row[1] / per_row[0]}

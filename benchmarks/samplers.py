@@ -16,29 +16,17 @@ give exactly. Relative variance is the mean of ‖batch − full‖² / ‖full�
 Then the time of a uniform draw from 60,000 rows of 150 neighbours, which most of a batch's edges
 miss: CPU-seconds of one thread.
 
-Then pairs on disk: a million rows × 64 go to blocks and pair shards, and reading the shards in
-order is timed against fetching the same pairs from a memory map of the rows, all files dropped from
-the page cache before each. A map with read-ahead warms itself on a file this small, which a billion
-rows would not; it is shown beside the map advised of random access, and the faster of the two
-counts.
-
-Exits with 1 when a mean is off, when `edge` has more than .25 of the variance of `uniform`, when a
-uniform draw takes more than 15 ms, or when streaming is not 5 times as fast as random reads.
+Exits with 1 when a mean is off, when `edge` has more than .25 of the variance of `uniform`, or when
+a uniform draw takes more than 15 ms.
 
     python benchmarks/samplers.py           # 2,000 batches each, about 5 minutes
     python benchmarks/samplers.py --quick   # 400 batches at one point of training
 """
 
 import argparse
-import itertools
-import mmap
-import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -49,15 +37,12 @@ from torch import Tensor
 from _verdict import verdict
 from prcut import (
     Assigner,
-    RunningClusterMass,
     SimilarityGraph,
-    build_blocks,
     build_graph,
     cluster_imbalance,
     soft_ratio_cut,
 )
-from prcut.pipeline.outofcore.build_blocks import BlockConfig
-from prcut.pipeline.outofcore.pair_shards import PairShards, ShardConfig, write_pair_shards
+from prcut.training.loss import RunningClusterMass
 from prcut.training.pairs import (
     EdgePairs,
     GraphPairs,
@@ -71,7 +56,6 @@ N_SAMPLES, N_FEATURES, N_CLUSTERS, N_NEIGHBORS = 200_000, 64, 10, 15
 BATCH_SIZE = 2_048  # at each end: 4,096 forward rows
 MAX_MEAN_ERROR, MAX_EDGE_VARIANCE = 1.25, 0.25
 DRAW_ROWS, DRAW_NEIGHBORS, MAX_DRAW = 60_000, 150, 15.0
-READ_ROWS, READ_PAIRS, READ_BATCH, MIN_STREAM = 1_000_000, 8_000, 4_000, 5.0
 
 
 def gaussian_mixture() -> np.ndarray:
@@ -265,76 +249,6 @@ def uniform_draws() -> list[str]:
     return [f"a uniform draw takes {spent:.1f} ms > {MAX_DRAW:g}"] * (spent > MAX_DRAW)
 
 
-def forget(folder: Path) -> None:
-    """Drop the files of a folder from the page cache, so that the next read is cold."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
-
-
-def random_reads(path: Path, pairs: np.ndarray, advice: int) -> float:
-    """Pairs per second, both ends fetched from a memory map in batches."""
-    rows = np.load(path, mmap_mode="r")
-    rows._mmap.madvise(advice)
-    start = time.perf_counter()
-    for first in range(0, len(pairs), READ_BATCH):
-        rows[pairs[first : first + READ_BATCH]].sum()
-    return len(pairs) / (time.perf_counter() - start)
-
-
-def streamed(shards: PairShards) -> float:
-    """Pairs per second of one epoch in order."""
-    n_batches = shards.n_pairs // READ_BATCH
-    start = time.perf_counter()
-    for batch in itertools.islice(shards.stream(READ_BATCH), n_batches):
-        batch.features.sum()
-    return n_batches * READ_BATCH / (time.perf_counter() - start)
-
-
-def streaming_against_random_reads(rounds: int) -> list[str]:
-    """Pair shards streamed in order against cold random reads of the same pairs."""
-    folder = Path(tempfile.mkdtemp(prefix="prcut-"))
-    try:
-        rng = np.random.default_rng(0)
-        path = folder / "rows.npy"
-        rows = np.lib.format.open_memmap(path, "w+", np.float32, (READ_ROWS, 64))
-        centers = rng.standard_normal((100, 64), dtype=np.float32)
-        for first in range(0, READ_ROWS, 100_000):
-            noise = rng.standard_normal((100_000, 64), dtype=np.float32)
-            rows[first : first + 100_000] = centers[rng.integers(100, size=100_000)] + 0.5 * noise
-        rows.flush()
-        del rows
-        config = BlockConfig(n_neighbors=5, block_rows=20_000, halo=2, anchors=0.02)
-        blocks = build_blocks(path, folder / "blocks", config)
-        shards = write_pair_shards(blocks, folder / "pairs", ShardConfig(pairs_per_anchor=8))
-        drawn = [shards.folder.read_array(f"shard-{i:05d}.rows.npy") for i in range(4)]
-        # few enough that most of the file is never touched: what is read stays cold
-        pairs = np.concatenate(drawn)[:READ_PAIRS]
-        speed: dict[str, list[float]] = {"streamed": [], "random": [], "random, read-ahead": []}
-        for _ in range(rounds):
-            for name, advice in (
-                ("random", mmap.MADV_RANDOM),
-                ("random, read-ahead", mmap.MADV_NORMAL),
-            ):
-                forget(folder)
-                speed[name].append(random_reads(path, pairs, advice))
-            forget(folder)
-            speed["streamed"].append(streamed(shards))
-    finally:
-        shutil.rmtree(folder)
-    print(f"\n{READ_ROWS:,} x 64 float32, {shards.n_pairs:,} pairs in shards, cold files:\n")
-    print("| way | pairs/s, median | range |\n|---|---|---|")
-    for name, found in speed.items():
-        print(f"| {name} | {statistics.median(found):,.0f} | {min(found):,.0f}–{max(found):,.0f} |")
-    best = max(statistics.median(speed[name]) for name in ("random", "random, read-ahead"))
-    ratio = statistics.median(speed["streamed"]) / best
-    print(f"\nstreamed over the faster of the random ways: {ratio:.1f}")
-    return [f"streaming is {ratio:.1f} × random reads < {MIN_STREAM}"] * (ratio < MIN_STREAM)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -343,12 +257,10 @@ def main() -> int:
     quick = parser.parse_args().quick
     short = gradient_noise(*((400, (100,)) if quick else (2_000, (20, 100))))
     short += uniform_draws()
-    short += streaming_against_random_reads(rounds=1 if quick else 5)
     return verdict(
         short,
         f"mean errors <= {MAX_MEAN_ERROR}, edge <= {MAX_EDGE_VARIANCE} × uniform, "
-        f"a uniform draw <= {MAX_DRAW:g} ms, "
-        f"streaming >= {MIN_STREAM} × random reads",
+        f"a uniform draw <= {MAX_DRAW:g} ms",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a training step costs beyond the assigner's own, and what a second process brings.
+"""What a training step costs beyond the assigner's own.
 
 60,000 rows in 10 planted groups, about 200 neighbours each, pairs by walks of 8 steps, the default
 batch of 2,048 pairs (4,096 rows), three assigners. `train` as a whole, with its draws, rows, loss,
@@ -9,46 +9,39 @@ that what else the machine does meets them alike; counted is the median over tur
 torch has one thread. Beside the ratio of times stands that of processor time, which other jobs
 disturb less, and the ratio to a bare step that need not fetch rows either.
 
-Then the same `train` on 2 processes of one thread each (gloo over loopback) against 1, on the same
-batch, in turns: efficiency is t₁ / 2t₂. What else runs on two cores slows two processes more than
-one, so the best turn is held against the bound.
+Exits with 1 when a step takes more than 1.15 of the bare one.
 
-Exits with 1 when a step takes more than 1.15 of the bare one, or when two processes train the
-perceptron at less than .5 of their worth.
-
-    python benchmarks/step_overhead.py             # about 4 minutes
-    python benchmarks/step_overhead.py --quick     # about a minute
+    python benchmarks/step_overhead.py             # about 2 minutes
+    python benchmarks/step_overhead.py --quick     # half a minute
     python benchmarks/step_overhead.py --compile   # torch.compile of forward and loss, and no more
 """
 
 import argparse
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, nn
 
 from _verdict import verdict
-from prcut import Assigner, RunningClusterMass, SimilarityGraph, cluster_imbalance, soft_ratio_cut
+from prcut import Assigner, SimilarityGraph, cluster_imbalance, soft_ratio_cut
 from prcut.graph.rows import gather_rows
 from prcut.numerics.objective import divide_by_mass
 from prcut.numerics.proximal import softmax
-from prcut.numerics.sparse import csr_tensor
 from prcut.training.batches import _STEPS_AHEAD, FeatureBatch, GatheredPairs, pair_sums
 from prcut.training.loop import train
+from prcut.training.loss import RunningClusterMass
 from prcut.training.pairs import WalkPairs
 from prcut.training.state import TrainConfig, TrainState
 from prcut.training.streams import draw_steps
 
 N_SAMPLES, N_GROUPS, N_NEIGHBORS, WALK_LENGTH = 60_000, 10, 110, 8
 BATCH_SIZE = TrainConfig().batch_size
-MAX_RATIO, MIN_EFFICIENCY = 1.15, 0.5
+MAX_RATIO = 1.15
 
 
 class Case(NamedTuple):
@@ -195,53 +188,6 @@ def objective(logits: Tensor, batch: FeatureBatch, running_mass: RunningClusterM
     return divide_by_mass(cuts, mass) + 10 * cluster_imbalance(mass)
 
 
-def one_process(rank: int, folder: str, csr: list[Tensor], turn: Any, turns: int) -> None:
-    """Rank 0 trains alone, then both together, by turns; the times are left in ``folder``."""
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    torch.set_num_threads(1)
-    sampler = WalkPairs(SimilarityGraph(csr_tensor(*csr)), n_steps=WALK_LENGTH)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in CASES}
-    for name, case in CASES.items():
-        pairs = GatheredPairs(sampler, case.features())
-        config = TrainConfig(max_steps=max(10, case.block // 4), patience=None)
-
-        def seconds() -> float:
-            assigner = case.assigner()  # noqa: B023
-            return Clock.of(lambda: train(pairs, assigner, config)).wall  # noqa: B023
-
-        for number in range(turns + 1):
-            turn.wait()
-            alone = seconds() if rank == 0 else 0.0
-            turn.wait()
-            path = f"{folder}/{name}-{number}"
-            distributed.init_process_group(
-                "gloo", init_method=f"file://{path}", rank=rank, world_size=2
-            )
-            found[name].append((alone, seconds()))
-            distributed.destroy_process_group()
-    if rank == 0:
-        torch.save(found, f"{folder}/times.pt")
-
-
-def scaling(graph: SimilarityGraph, turns: int) -> list[str]:
-    """Print the efficiency of two processes; return what fell short."""
-    weight = graph.weight
-    csr = [weight.crow_indices(), weight.col_indices(), weight.values()]
-    turn = multiprocessing.get_context("spawn").Barrier(2, timeout=300)
-    with tempfile.TemporaryDirectory(prefix="prcut-") as folder:
-        multiprocessing.spawn(one_process, args=(folder, csr, turn, turns), nprocs=2)
-        found = torch.load(f"{folder}/times.pt")
-    print("\n| assigner | t₁ / 2t₂, best of turns | median |\n|---|---|---|")
-    short = []
-    for name, times in found.items():
-        efficiency = sorted(alone / (2 * together) for alone, together in times[1:])  # first: warm
-        best = efficiency[-1]
-        print(f"| {name} | {best:.2f} | {statistics.median(efficiency):.2f} |")
-        if "perceptron" in name and best < MIN_EFFICIENCY:
-            short.append(f"{name}: two processes at {best:.2f} < {MIN_EFFICIENCY}")
-    return short
-
-
 def compiled(graph: SimilarityGraph) -> None:
     """Print steps with forward and loss compiled against the same steps uncompiled."""
     sampler = WalkPairs(graph, n_steps=WALK_LENGTH)
@@ -287,10 +233,7 @@ def main() -> int:
         compiled(graph)
         return 0
     short = overhead(graph, *((7, 0.4) if options.quick else (15, 1.0)))
-    short += scaling(graph, turns=2 if options.quick else 5)
-    return verdict(
-        short, f"steps <= {MAX_RATIO} × bare, two processes at >= {MIN_EFFICIENCY} (perceptron)"
-    )
+    return verdict(short, f"steps <= {MAX_RATIO} × bare")
 
 
 if __name__ == "__main__":

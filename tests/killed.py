@@ -1,21 +1,46 @@
 """A command that is killed after it has written some files, and what a folder holds."""
 
+import os
+import signal
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
-KILLED = """
-import os, signal, sys
-from prcut.runtime import folder
-from prcut.ui.cli.commands import main
-replace, count = os.replace, int(sys.argv[1])
-def killing(source, target):
-    global count
-    replace(source, target)
-    count -= 1
-    if count == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-os.replace = killing
-sys.exit(main(sys.argv[2:]))
-"""
+import pytest
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+
+def kill_after(n_files: int, command: Callable[[], object]) -> None:
+    """Run a command, and kill it by SIGKILL as soon as it has written so many files.
+
+    It runs in a fork of this process: a new one would import for seconds what is imported here.
+    """
+    with warnings.catch_warnings():
+        # since Python 3.12, where there are threads; none of them holds a lock here
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _run_killed(n_files, command)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "it ended before it was killed"
+
+
+def _run_killed(n_files: int, command: Callable[[], object]) -> None:
+    replace, left = os.replace, n_files
+
+    def count(source: str, target: str) -> None:
+        nonlocal left
+        replace(source, target)
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = count  # type: ignore[assignment]
+    try:
+        command()
+    finally:
+        os._exit(0)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

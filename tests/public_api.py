@@ -26,9 +26,7 @@ def describe() -> Api:
     found: Api = {}
     for package in ("prcut", *(f"prcut.{room}" for room in ROOMS)):
         module = importlib.import_module(package)
-        # names that moved can still be imported
-        listed = {*module.__all__, *getattr(module, "_MOVED", ())} - {"__version__"}
-        for name in sorted(listed):
+        for name in sorted({*module.__all__} - {"__version__"}):
             found[f"{package}.{name}"] = _of(getattr(module, name))
     for name, thing in vars(prcut.errors).items():
         if inspect.isclass(thing) and thing.__module__ == "prcut.errors":

@@ -136,7 +136,7 @@ def test_overwrite_replaces_a_run_and_nothing_else(
     (tmp_path / "mine/letter.txt").write_text("dear")
     capsys.readouterr()
     assert main(["fit", rows, "-k", "2", "-o", f"{tmp_path}/mine", *QUICK, "--overwrite"]) == 2
-    assert "holds no run or levels" in capsys.readouterr().err
+    assert "holds no run, and" in capsys.readouterr().err
     assert (tmp_path / "mine/letter.txt").exists()
     # data inside the run that would be removed
     (path / "rows.npy").write_bytes(b"")

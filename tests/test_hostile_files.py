@@ -10,7 +10,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from functools import cache
@@ -30,15 +29,12 @@ from prcut import Assigner, PRCut
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 from prcut.graph.saved import load_graph
 from prcut.pipeline.outofcore.blocks import open_blocks
-from prcut.pipeline.outofcore.pair_shards import open_pair_shards
 from prcut.runtime import parquet_source
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import read_status
 from prcut.runtime.sources import open_source, read_all
 from prcut.training.assigner.hub import push_to_hub
 from prcut.training.assigner.saved import load_model, save_model
-from prcut.training.assigner.saved_tree import load_levels, save_levels
-from prcut.training.assigner.tree import LevelAssigner
 from prcut.ui.cli.info import describe_path, show_rows
 from prcut.ui.report.report import write_report
 
@@ -241,17 +237,6 @@ def test_a_card_that_is_a_link_is_not_uploaded(tmp_path: Path) -> None:
         push_to_hub(model, "someone/model", token="unused")  # noqa: S106
 
 
-def test_a_tree_of_links_is_not_walked(tmp_path: Path) -> None:
-    save_levels(tmp_path / "tree", LevelAssigner(Assigner(3, 9), [None] * 9))
-    rewrite(tmp_path / "tree/levels.json", lambda levels: {**levels, "children": [True] * 9})
-    for number in range(9):  # each is the tree again: 9 to the power of its depth
-        (tmp_path / f"tree/child-{number:05d}").symlink_to(".")
-    start = time.monotonic()
-    with pytest.raises(CorruptFileError, match="child-00000 is a link, expected a folder"):
-        load_levels(tmp_path / "tree")
-    assert time.monotonic() - start < 5
-
-
 def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
     model = made("model", tmp_path / "model")
     (model / "model.safetensors").unlink()
@@ -422,7 +407,6 @@ BOMBS = [
     ("kind", "file"),
     [
         ("model", "config.json"),
-        ("levels", "levels.json"),
         ("checkpoint", "checkpoint.json"),
         ("graph", "graph.json"),
         ("blocks", "manifest.json"),
@@ -534,6 +518,12 @@ def test_spoilt_histories_are_refused(tmp_path: Path) -> None:
         {"fitted": {"n_features_in_": 10**9}},
         {"fitted": {"feature_names_in_": [["a"]]}},
         {"fitted": {"objective_": "low"}},
+        {"merge_tree": {"children": [[0, 9]], "costs": [0.1]}},
+        {"merge_tree": {"children": [[0, 1]], "costs": ["low"]}},
+        {"merge_tree": {"children": [[0, 1]], "costs": [0.1]}, "layers": [2, 5]},
+        {"cluster_ids": [0, 0], "n_ids": 3},
+        {"cluster_ids": [0, 3], "n_ids": 3},
+        {"cluster_ids": [0, 1]},
     ],
 )
 def test_forged_descriptions_are_refused(tmp_path: Path, part: dict[str, Any]) -> None:
@@ -600,35 +590,6 @@ def test_blocks_that_point_out_of_their_arrays_are_refused(
     forge_array(blocks, f"block-00000/{name}.npy", change)
     with pytest.raises(CorruptFileError, match="block-00000"):
         open_blocks(blocks)[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("features", put((0, 0, 0), np.nan)),
-        ("features", lambda array: array[:, :1]),
-        ("features", lambda array: array[:0]),
-        ("weight", put(0, -1)),
-        ("weight", lambda array: array.astype(np.int64)),
-        ("node_weight", lambda array: array[:-1]),
-    ],
-)
-def test_forged_pairs_are_refused(
-    tmp_path: Path, name: str, change: Callable[[np.ndarray], Any]
-) -> None:
-    pairs = made("pairs", tmp_path / "pairs")
-    for number in range(16):
-        forge_array(pairs, f"shard-{number:05d}.{name}.npy", change)
-    with pytest.raises(CorruptFileError, match="shard-"):
-        next(open_pair_shards(pairs).stream(32, n_streams=1))
-
-
-@pytest.mark.parametrize("sizes", [[-1], [2**70], ["9"], [1.5], 3, [None]])
-def test_forged_counts_of_pairs_are_refused(tmp_path: Path, sizes: Any) -> None:
-    pairs = made("pairs", tmp_path / "pairs")
-    rewrite(pairs / "manifest.json", lambda manifest: {**manifest, "shards": sizes})
-    with pytest.raises(CorruptFileError, match=r"manifest\.json is altered or forged"):
-        open_pair_shards(pairs)
 
 
 @pytest.mark.parametrize(

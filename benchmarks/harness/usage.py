@@ -80,10 +80,6 @@ class MeasuredEngine:
         if found:
             self.usage[stage] = reduce(Usage.plus, found, self.usage.get(stage, Usage()))
 
-    def train(self, job: Callable[[], None]) -> None:
-        """Run the job as the other engine does."""
-        self._engine.train(job)
-
 
 def _run_measured(task: Task, folder: Path, number: int, advance: Callable[[int], None]) -> None:
     """Run a task; write what it used to a file of its own."""

@@ -142,7 +142,7 @@ TASKS = {
     "Cluster rows, and predict new ones": "PRCut Assigner FitConfig fit_rows Fit",
     "Cluster a graph of your own": "SimilarityGraph build_graph find_neighbors Neighbors "
     "graph_features find_partition refine_labels Partition",
-    "Merge clusters, see how they nest": "merge_clusters MergeTree fit_levels",
+    "Merge clusters, see how they nest": "merge_clusters MergeTree",
     "Work with files larger than memory": "build_blocks graph_run fit_run assign_parquet "
     "plan_stages open_source Progress",
     "Use several machines": "Engine LocalEngine RayEngine",

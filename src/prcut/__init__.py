@@ -45,9 +45,7 @@ _HOME = {
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604
-# now a name of prcut.training; what imports it from here still may
-_MOVED = {"RunningClusterMass": "training.loss"}
-__getattr__, _ = import_lazily(__name__, {**_HOME, **_MOVED})
+__getattr__, _ = import_lazily(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -22,7 +22,7 @@ from prcut.pipeline.prediction import PredictMixin
 from prcut.pipeline.settings import Effort, Preset, Solver
 from prcut.pipeline.stream import StreamMixin
 from prcut.pipeline.update import UpdateMixin
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.memory import release_memory
 from prcut.training.assigner.predict import assign_probs
 from prcut.ui.notebook import History, results_html

@@ -14,9 +14,10 @@ from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 from torch import Tensor
 
 import reference
-from prcut import RunningClusterMass, expected_ratio_cut, ratio_cut, soft_ratio_cut
+from prcut import expected_ratio_cut, ratio_cut, soft_ratio_cut
 from prcut.numerics.expectation import ratio_cut_upper_bound
 from prcut.numerics.objective import carry_batch_gradient, soft_graph_ratio_cut
+from prcut.training import RunningClusterMass
 
 
 def problem(n_samples: int = 6, n_clusters: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Centroids: means of the rows of every cluster, and the tree above them."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,19 +9,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prcut import Assigner
 from prcut.errors import InvalidInputError
 from prcut.pipeline import sampling
 from prcut.pipeline.centroids import write_centroids
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.run import fit_run
-from prcut.training.assigner.tree import LevelAssigner
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> tuple[Path, np.ndarray, Any]:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, Any]:
     """A finished run of four clusters, with its labels."""
+    tmp_path = tmp_path_factory.mktemp("run")
     rows = np.repeat(np.eye(4, dtype=np.float32) * 9, 20, 0)
     rows += np.random.default_rng(0).normal(0, 0.3, rows.shape).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
@@ -61,16 +61,10 @@ def test_coarser_layers_are_parents(
     np.testing.assert_allclose(table["vector"][6].as_py(), rows.mean(0), rtol=1e-4)
 
 
-def test_parents_of_levels_are_the_clusters_of_the_root() -> None:
-    tree = LevelAssigner(Assigner(3, 2), [Assigner(3, 4), None])
-    (parents,) = sampling.read_layers(loaded(tree))
-    assert parents.tolist() == [0, 0, 0, 0, 1]
-
-
 def test_what_has_no_rows_is_refused(run: Any, tmp_path: Path) -> None:
     path, _, assigner = run
     with pytest.raises(InvalidInputError, match="is not a run; centroids need its data"):
         write_centroids(path / "model", tmp_path / "c.parquet", loaded(assigner))
-    (path / "labels/_prcut/manifest.json").unlink()
+    shutil.copytree(path, tmp_path / "run", ignore=shutil.ignore_patterns("labels"))
     with pytest.raises(InvalidInputError, match="has no finished labels"):
-        write_centroids(path, tmp_path / "c.parquet", loaded(assigner))
+        write_centroids(tmp_path / "run", tmp_path / "c.parquet", loaded(assigner))

@@ -1,7 +1,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from prcut.pipeline.cluster_ids import ClusterIds
 
@@ -18,18 +17,3 @@ def test_a_description_is_read_back():
     assert again.n_given == 12
     assert not names.are_first
     assert ClusterIds.parse({}, 3).are_first
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"cluster_ids": [0, 1], "n_ids": 3},
-        {"cluster_ids": [0, 1, 1], "n_ids": 3},
-        {"cluster_ids": [0, 1, 5], "n_ids": 3},
-        {"cluster_ids": [0, 1, 2]},
-        {"cluster_ids": [0, 1, "2"], "n_ids": 3},
-    ],
-)
-def test_forged_ids_are_refused(forged):
-    with pytest.raises((ValueError, KeyError, TypeError)):
-        ClusterIds.parse(forged, 3)

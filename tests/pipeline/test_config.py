@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from prcut.errors import InvalidInputError
 from prcut.numerics.objective import balance_factor
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.settings import Preset
@@ -43,19 +42,3 @@ def test_published_presets(
     assert (train.n_streams, train.seed) == (1, 3)
     # the paper's 100, on a sum without the definition's ½
     assert balance_factor(train.balance_weight, 10) == pytest.approx(50)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"n_clusters": 0}, "n_clusters=0 must be a whole number"),
-        ({"n_neighbors": 0}, "n_neighbors=0 must be a whole number"),
-        ({"n_init": 0}, "n_init=0 must be a whole number"),
-        ({"walk_length": 0}, "walk_length=0 must be a whole number"),
-        ({"pairs": "all"}, "pairs='all' must be 'walk' or 'uniform'"),
-        ({"solver": "magic"}, "solver='magic' must be 'search' or 'train'"),
-    ],
-)
-def test_wrong_settings(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        FitConfig(**{"n_clusters": 3, **wrong})  # type: ignore[arg-type]

@@ -1,10 +1,5 @@
 """What is kept of a collection: files, modes, ids, the best row, runs, resuming, refusals."""
 
-import os
-import signal
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from killed import KILLED, contents
-from prcut.errors import InvalidInputError
+from killed import contents, kill_after, needs_fork
+from prcut.errors import DataWarning, InvalidInputError
 from prcut.pipeline import dedup as library
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.dedup import find_duplicates
@@ -57,13 +52,11 @@ def read(folder: Path) -> tuple[np.ndarray, Any]:
     return kept.column(0).to_numpy(), pq.read_table(folder / "groups").to_pandas()
 
 
-@pytest.mark.parametrize("memory", [None, 1_000_000])
 def test_every_group_is_that_of_its_original(
-    planted: tuple[np.ndarray, np.ndarray], tmp_path: Path, memory: int | None
+    planted: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
-    """In memory, and in blocks."""
     rows, original = planted
-    found = find_duplicates(rows, tmp_path / "out", epsilon=EPSILON, memory=memory)
+    found = find_duplicates(rows, tmp_path / "out", epsilon=EPSILON)
     kept, groups = read(tmp_path / "out")
     assert np.array_equal(np.sort(np.unique(original[kept])), np.unique(original))
     assert len(kept) == found.n_kept == N_BASE
@@ -115,18 +108,12 @@ def test_files_of_few_rows_and_euclidean_distances(
     assert np.linalg.norm(rows[lost["row"]] - rows[lost["group"]], axis=1).max() <= 0.5 + 1e-5
 
 
-def test_a_run_lends_its_data_and_its_blocks(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = FitConfig.of("default", 3, metric="cosine", max_steps=20, n_neighbors=12)
-    options: Any = {"column": "e", "id_column": "id", "device": "cpu", "memory": 1_000_000}
-    fit_run(str(data), tmp_path / "searched", config, **options)
-    fit_run(str(data), tmp_path / "run", replace(config, solver="train"), **options)
-    find_duplicates(str(data), tmp_path / "one", epsilon=EPSILON, column="e", id_column="id")
-    # its blocks have not kept the features of all rows
-    find_duplicates(tmp_path / "searched", tmp_path / "three", epsilon=EPSILON)
-    assert np.array_equal(read(tmp_path / "one")[0], read(tmp_path / "three")[0])
-    monkeypatch.setattr(library, "build_blocks", None)
+def test_a_run_lends_its_data(data: Path, tmp_path: Path) -> None:
+    config = FitConfig.of("default", 3, metric="cosine", max_steps=20, effort="fast")
+    options: Any = {"column": "e", "id_column": "id"}
+    with pytest.warns(DataWarning, match="repeat an earlier one"):
+        fit_run(str(data), tmp_path / "run", config, **options, device="cpu")
+    find_duplicates(str(data), tmp_path / "one", epsilon=EPSILON, **options)
     find_duplicates(tmp_path / "run", tmp_path / "two", epsilon=EPSILON)
     assert np.array_equal(read(tmp_path / "one")[0], read(tmp_path / "two")[0])
 
@@ -144,15 +131,11 @@ def test_one_row_no_row_and_only_copies(tmp_path: Path) -> None:
     assert find_duplicates(zeros, tmp_path / "zeros").n_kept == 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@needs_fork
 def test_a_killed_call_is_resumed_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
     options: Any = {"epsilon": EPSILON, "column": "e", "keep": "best:quality", "memory": 1_000_000}
     find_duplicates(str(data), tmp_path / "calm", **options)
-    words = f"dedup {data} --out {tmp_path / 'out'} --epsilon {EPSILON} --column e"
-    words += " --keep best:quality --memory 1M -q"
-    command = [sys.executable, "-c", KILLED, "60", *words.split()]
-    code = subprocess.run(command, env=os.environ, check=False).returncode
-    assert code == -signal.SIGKILL
+    kill_after(60, lambda: find_duplicates(str(data), tmp_path / "out", **options))
     assert not (tmp_path / "out" / "_prcut" / "manifest.json").exists()
     find_duplicates(str(data), tmp_path / "out", **options)
     assert contents(tmp_path / "out") == contents(tmp_path / "calm")
@@ -169,8 +152,6 @@ def test_what_cannot_be_done_is_refused(
     with pytest.raises(InvalidInputError, match="not numbers"):
         find_duplicates(str(data), out, keep="best:name", column="e")
     assert not out.exists()
-    with pytest.raises(InvalidInputError, match="other files"):
-        find_duplicates(rows, data)
     find_duplicates(rows, out, epsilon=EPSILON)
     with pytest.raises(InvalidInputError, match="begun with another epsilon"):
         find_duplicates(rows, out, epsilon=0.5)

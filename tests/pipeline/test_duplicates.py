@@ -31,21 +31,6 @@ def test_groups_are_a_partition_and_lie_within_epsilon(points: list, epsilon: fl
             assert distances_to(rows[group], rows[[exemplar]], "euclidean").max() <= epsilon + 1e-5
 
 
-def test_two_heaps_on_a_thread_are_cut_at_the_thread() -> None:
-    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
-    heap = 0.4 * np.c_[np.cos(angles), np.sin(angles)]
-    rows = np.concatenate([heap, [[0.95, 0.0]], heap + np.array([1.9, 0.0])])
-    groups = split_chains(rows, all_pairs(rows, 0.9), 0.9, "euclidean")
-    assert sorted(len(group) for _, group in groups)[-2:] in ([12, 13], [12, 12])
-
-
-def test_a_star_is_kept_whole_by_its_centre() -> None:
-    angles = np.linspace(0, 2 * np.pi, 9, endpoint=False)
-    rows = np.concatenate([np.c_[np.cos(angles), np.sin(angles)], [[0.0, 0.0]]])
-    groups = split_chains(rows, all_pairs(rows, 1.0), 1.0, "euclidean")
-    assert [(exemplar, len(group)) for exemplar, group in groups] == [(9, 10)]
-
-
 def test_a_long_chain_is_cut_through_fragments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "_MOST_MERGED", 50)
     monkeypatch.setattr(library, "_N_FRAGMENTS", 20)

@@ -1,9 +1,5 @@
-"""Vectors of files: ids kept, the same bytes after SIGKILL anywhere, and what is refused."""
+"""Vectors of files: ids kept, the same bytes after SIGKILL, and what is refused."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from killed import contents, kill_after, needs_fork
 from prcut.errors import InvalidInputError
 from prcut.pipeline import embed_files as library
 from prcut.pipeline.embed_files import embed_files
@@ -31,16 +28,13 @@ def encode(items: Any) -> Tensor:
     return torch.tensor([[size, 1.0, -size] for size in sizes])
 
 
-def register(add: Any) -> None:
-    """Make ``sizes:x`` an encoder, and chunks short."""
-    add(LOADERS, "sizes", (("texts", "images"), lambda *_: Encoder(nn.Module(), encode, "s 1", "")))
-    add(library._CHUNK_ROWS, "texts", CHUNK_ROWS)
-    add(library._CHUNK_ROWS, "images", CHUNK_ROWS)
-
-
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch.setitem)
+    """Make ``sizes:x`` an encoder, and chunks short."""
+    encoder = Encoder(nn.Module(), encode, "s 1", "")
+    monkeypatch.setitem(LOADERS, "sizes", (("texts", "images"), lambda *_: encoder))
+    for kind in ("texts", "images"):
+        monkeypatch.setitem(library._CHUNK_ROWS, kind, CHUNK_ROWS)
 
 
 @pytest.fixture
@@ -77,21 +71,15 @@ def test_vectors_have_the_ids_of_their_texts(data: Path, tmp_path: Path) -> None
     assert not [*(out / "_prcut").glob("chunk-*")]
 
 
-def test_a_second_call_encodes_nothing(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_second_call_encodes_nothing_and_refuses_what_has_changed(
+    data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     embed_files(data, "sizes:x", out, text_column="body")
     before = {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
-    monkeypatch.setattr(library, "encode_chunk", None)
     again = embed_files(data, "sizes:x", out, text_column="body")
     assert again.n_kept == again.n_files == 3
     assert before == {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
-
-
-def test_a_changed_file_or_another_model_is_refused(data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    embed_files(data, "sizes:x", out, text_column="body")
     with pytest.raises(InvalidInputError, match="was begun with another model;"):
         embed_files(data, "sizes:y", out, text_column="body")
     pq.write_table(pa.table({"body": ["new"]}), data / "1.parquet")
@@ -113,58 +101,16 @@ def test_a_column_called_like_the_result_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_an_overflow_names_the_item(data: Path, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"body": ["a", "b" * 70_000]}), data / "1.parquet")
-    with pytest.raises(Exception, match=r"for 1 of the items 50\.\.51, the first is item 51"):
-        embed_files(data, "sizes:x", tmp_path / "out", text_column="body")
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-_KILLED = """
-import os, signal, sys
-from prcut.runtime.folder import Folder
-import test_embed_files as tests
-
-tests.register(lambda where, name, value: where.__setitem__(name, value))
-method, at, count = sys.argv[3], int(sys.argv[4]), [0]
-original = getattr(Folder, method)
-
-def counted(self, *given, **named):
-    count[0] += 1
-    if count[0] == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, *given, **named)
-
-setattr(Folder, method, counted)
-tests.embed_files(sys.argv[1], "sizes:x", sys.argv[2], text_column="body", id_column="key")
-"""
-
-
-@pytest.mark.parametrize(
-    ("method", "at"),
-    # a chunk without its record, the join of a file, and chunks that are removed
-    [("write_bytes", 5), ("write_bytes", 10), ("remove", 3)],
-)
-def test_killed_and_resumed_gives_the_same_bytes(
-    data: Path, tmp_path: Path, method: str, at: int
-) -> None:
+@needs_fork
+@pytest.mark.parametrize("n_files", [5, 10])  # in the midst of the chunks, and of their join
+def test_killed_and_resumed_gives_the_same_bytes(data: Path, tmp_path: Path, n_files: int) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    embed_files(data, "sizes:x", whole, text_column="body", id_column="key")
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    command = [sys.executable, "-c", _KILLED, str(data), str(killed), method, str(at)]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert files_of(killed)
-    assert files_of(killed) != files_of(whole)
-    embed_files(data, "sizes:x", killed, text_column="body", id_column="key")
-    assert files_of(killed) == files_of(whole)
+    how: Any = {"text_column": "body", "id_column": "key"}
+    embed_files(data, "sizes:x", whole, **how)
+    kill_after(n_files, lambda: embed_files(data, "sizes:x", killed, **how))
+    assert contents(killed) != contents(whole)
+    embed_files(data, "sizes:x", killed, **how)
+    assert contents(killed) == contents(whole)
 
 
 def test_images_of_a_folder_are_named_by_their_path(tmp_path: Path) -> None:

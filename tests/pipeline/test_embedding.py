@@ -77,14 +77,6 @@ def test_rows_are_half_precision_mapped_and_described(tmp_path: Path, counting: 
     np.testing.assert_array_equal(np.load(folder / "embeddings.npy"), rows)
 
 
-def test_second_call_computes_nothing(tmp_path: Path, counting: Counting) -> None:
-    first = embed(images(), "counting:x", cache=tmp_path)
-    counting.seen.clear()
-    again = embed(images(), "counting:x", cache=tmp_path, batch_size=1)
-    np.testing.assert_array_equal(first, again)
-    assert counting.seen == []
-
-
 def test_default_cache(tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRCUT_CACHE", str(tmp_path))
     embed(TEXTS, "counting:x")
@@ -114,13 +106,6 @@ def test_texts_that_run_together_are_distinguished() -> None:
     )
 
 
-def test_texts_keep_their_order(tmp_path: Path, counting: Counting) -> None:
-    texts = ["x" * n for n in (5, 1, 9, 3, 2, 8, 7)]
-    rows = embed(texts, "counting:x", batch_size=2, cache=tmp_path)
-    assert rows[:, 0].tolist() == [5, 1, 9, 3, 2, 8, 7]
-    assert counting.seen == [2, 2, 2, 1]
-
-
 def test_interrupted_run_is_resumed(tmp_path: Path, counting: Counting) -> None:
     given = images(11)
     counting.dies_after = 6
@@ -133,18 +118,6 @@ def test_interrupted_run_is_resumed(tmp_path: Path, counting: Counting) -> None:
     np.testing.assert_allclose(rows, given.mean((1, 2)) * [1, 2, 3], rtol=1e-3)
     assert [p.done for p in seen] == [4, 6, 8, 10, 11]
     assert {(p.stage, p.total) for p in seen} == {("embed", 11)}
-
-
-@pytest.mark.usefixtures("counting")
-def test_a_process_that_is_overtaken_finds_the_whole_result(tmp_path: Path) -> None:
-    given = images(11)
-
-    def overtake(progress: Progress) -> None:
-        if progress.done == 6:  # the first chunk is sealed, and now gone
-            embed(given, "counting:x", batch_size=2, cache=tmp_path)
-
-    rows = embed(given, "counting:x", batch_size=2, cache=tmp_path, on_progress=overtake)
-    np.testing.assert_allclose(rows, given.mean((1, 2)) * [1, 2, 3], rtol=1e-3)
 
 
 @pytest.mark.parametrize("file", ["embeddings.npy", "manifest.json"])
@@ -170,8 +143,6 @@ def test_overflow_is_refused_by_row(tmp_path: Path, counting: Counting) -> None:
     ("items", "message"),
     [
         (np.zeros((2, 3)), r"shape \(2, 3\) and dtype float64, expected uint8 images"),
-        (np.zeros((2, 3, 4, 4), np.uint8), r"shape \(2, 3, 4, 4\)"),
-        ("a text", "items are a str, expected"),
         (["a", 3], "item 1 is a int, expected a text"),
         ([], "items are empty"),
     ],
@@ -197,17 +168,6 @@ def test_images_of_several_sizes_in_a_list(tmp_path: Path, counting: Counting) -
     assert rows[:, 0].tolist() == [4, 2, 7, 5, 1]
     with pytest.raises(InvalidInputError, match="item 1 is no uint8 array"):
         embed([given[0], "text"], "counting:x", cache=tmp_path)
-
-
-@pytest.mark.usefixtures("counting")
-def test_texts_of_columns(tmp_path: Path) -> None:
-    import pandas as pd
-    import pyarrow as pa
-
-    expected = [len(text) for text in TEXTS]
-    for texts in (pd.Series(TEXTS), pa.array(TEXTS), np.array(TEXTS), tuple(TEXTS)):
-        rows = embed(texts, "counting:x", cache=tmp_path)
-        assert rows[:, 0].tolist() == expected
 
 
 def test_batch_is_halved_where_memory_is_short(tmp_path: Path, counting: Counting) -> None:

@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
 
-from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.explain_run import explain_run
@@ -64,12 +63,3 @@ def test_rows_are_found_by_id(runs: Path) -> None:
     assert by_id.ids == ["r3", "r700", "r701", "r1199"]
     assert by_id.reasons.explain() == by_number.reasons.explain()
     assert all(" in cluster " in text for text in by_number.reasons.explain())
-
-
-def test_unknown_rows_are_refused(runs: Path) -> None:
-    with pytest.raises(InvalidInputError, match="no row has the id 'x'"):
-        explain_run(runs / "memory", ids=["r3", "x"])
-    with pytest.raises(InvalidInputError, match="row 1200 is none of n_samples=1200"):
-        explain_run(runs / "memory", [1200])
-    with pytest.raises(InvalidInputError, match="no rows to explain"):
-        explain_run(runs / "memory", [])

@@ -11,7 +11,6 @@ from prcut.numerics.objective import hard_objective
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import fit_rows
 from prcut.search.partition import refine_labels
-from prcut.search.problem import Partition
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.state import Record
 
@@ -48,6 +47,7 @@ def test_a_partition_is_searched_and_taught(
     assert (assign_labels(fit.assigner, rows) == fit.labels).mean() > 0.99
 
 
+@pytest.mark.costly("a start is trained beside the search")
 def test_the_most_effort_trains_a_start_on_the_graph_and_balance_of_the_search(
     blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,30 +61,7 @@ def test_the_most_effort_trains_a_start_on_the_graph_and_balance_of_the_search(
     assert fit.solver == "search"
 
 
-def test_whatever_partition_is_found_is_the_result(
-    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two of the true classes as one: no search would find it."""
-    labels = np.minimum(blobs[1], 1).astype(np.int64)
-    found = Partition(labels, 0.0)
-    monkeypatch.setattr("prcut.pipeline.constrained.find_partition", lambda *_, **__: found)
-    fit = fit_rows(blobs[0], SEARCH, graph)
-    assert fit.labels is not None
-    np.testing.assert_array_equal(fit.labels, labels)
-    assert list(fit.cluster_sizes) == [300, 600, 0]
-
-
-def test_uniform_pairs_of_few_rows(
-    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
-) -> None:
-    """The paper's batch is larger than the data: all rows are taken."""
-    quick = {"max_steps": 60, "learning_rate": 0.03, "standardize": True}
-    config = FitConfig.of("paper-representations", 3, **quick)
-    fit = fit_rows(blobs[0], config, graph)
-    assert fit.labels is not None
-    assert adjusted_rand_score(blobs[1], fit.labels) > 0.98
-
-
+@pytest.mark.costly("two trainings, with and without refined labels")
 def test_training_ends_with_one_head_for_features_and_refined_labels(
     blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
 ) -> None:

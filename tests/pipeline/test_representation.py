@@ -9,10 +9,11 @@ from prcut.pipeline import score_representation
 
 @pytest.fixture(scope="module")
 def digits() -> np.ndarray:
-    rows = load_digits().data[:800].astype(np.float32)
+    rows = load_digits().data[:500].astype(np.float32)
     return rows[:, rows.std(0) > 0]
 
 
+@pytest.mark.costly("scores four representations")
 def test_noise_and_shuffled_columns_lower_the_score(digits: np.ndarray) -> None:
     rng = np.random.default_rng(0)
     noisy = digits + rng.normal(size=digits.shape) * digits.std()
@@ -22,14 +23,6 @@ def test_noise_and_shuffled_columns_lower_the_score(digits: np.ndarray) -> None:
     assert scores[0] > 0.6
     assert -0.1 < scores[2] < 0.3
     assert scores[0] == score_representation(digits, 10)  # a seed decides
-
-
-def test_an_encoder_that_rotates_changes_little(digits: np.ndarray) -> None:
-    rng = np.random.default_rng(1)
-    rotation, _ = np.linalg.qr(rng.normal(size=(digits.shape[1],) * 2))
-    assert score_representation(digits @ rotation, 10) == pytest.approx(
-        score_representation(digits, 10), abs=0.12
-    )
 
 
 def test_many_columns_are_permuted_also_where_they_are_sparse(

@@ -3,10 +3,8 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
@@ -16,17 +14,15 @@ from prcut import PRCut
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.saved import load_graph
-from prcut.pipeline import choose, constrained
+from prcut.pipeline import choose
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run, graph_run
-from prcut.pipeline.run_folder import read_plan
+from prcut.pipeline.run_folder import RunResult
 from prcut.pipeline.run_plan import GraphConfig
 from prcut.pipeline.score import score_labels
 from prcut.runtime.folder import Folder
-from prcut.search.partition import find_partition
-from prcut.search.problem import Partition
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.assigner.saved import load_model
 
@@ -45,60 +41,61 @@ def config(**options: object) -> FitConfig:
     return FitConfig.of("default", 4, **given)
 
 
-@pytest.mark.parametrize(("memory", "mode"), [(None, "memory"), (1000, "disk")])
-def test_both_ways_find_the_blobs(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], memory: int | None, mode: str
-) -> None:
-    rows, labels = blobs
+@pytest.fixture(scope="module")
+def finished(
+    blobs: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, RunResult]:
+    """A run in memory and one on disk, which no test changes."""
+    folder = tmp_path_factory.mktemp("finished")
     options = config(max_steps=400, n_init=2)
-    result = fit_run(rows, tmp_path / "run", options, memory=memory, device="cpu")
+    return {
+        mode: fit_run(blobs[0], folder / mode, options, memory=memory, device="cpu")
+        for mode, memory in (("memory", None), ("disk", 1000))
+    }
+
+
+@pytest.mark.costly("a run in memory and one on disk, which other tests look at")
+@pytest.mark.parametrize("mode", ["memory", "disk"])
+def test_both_ways_find_the_blobs(
+    finished: dict[str, RunResult], blobs: tuple[np.ndarray, np.ndarray], mode: str
+) -> None:
+    (rows, labels), result = blobs, finished[mode]
+    run = Path(result.path)
     assert (result.mode, result.n_samples, result.n_features) == (mode, 2500, 8)
     assert result.used_clusters == result.n_clusters == 4
     stages = {"graph", "training"} | ({"search"} if mode == "disk" else set())
     assert set(result.seconds) == stages
     found = assign_labels(result.assigner, rows)
     assert adjusted_rand_score(labels, found) > 0.9
-    content = json.loads((tmp_path / "run/result.json").read_text())
+    content = json.loads((run / "result.json").read_text())
     assert content["objective"] == result.objective
-    history = pq.read_table(tmp_path / "run" / content["history"])
+    history = pq.read_table(run / content["history"])
     assert history["step"].to_pylist() == list(range(10, result.n_steps + 1, 10))
     assert len(history["cluster_sizes"][0]) == 4
-    model = load_model(tmp_path / "run/model")
+    model = load_model(run / "model")
     assert model.description["run"]["n_clusters"] == 4
     assert model.description["result"]["ratio_cut"] == result.ratio_cut
     assert np.array_equal(assign_labels(model.assigner, rows), found)  # type: ignore[arg-type]
-    estimator = PRCut.load(tmp_path / "run/model")
+    estimator = PRCut.load(run / "model")
     assert (estimator.n_neighbors, estimator.max_steps) == (10, 400)
     assert np.array_equal(estimator.predict(rows), found)
 
 
-def test_sources_of_the_same_rows_give_the_same_model(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
+def test_the_partition_on_disk_is_that_of_every_row(
+    finished: dict[str, RunResult], blobs: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    rows, _ = blobs
-    np.save(tmp_path / "rows.npy", rows)
-    np.save(tmp_path / "columns.npy", np.asfortranarray(rows))
-    pq.write_table(pa.table({"e": list(rows)}), tmp_path / "rows.parquet")
-    models = set()
-    for name in ("rows.npy", "columns.npy", "rows.parquet"):
-        fit_run(str(tmp_path / name), tmp_path / f"run-{name}", config(), device="cpu")
-        models.add((tmp_path / f"run-{name}/model/model.safetensors").read_bytes())
-    assert len(models) == 1
-
-
-def test_what_killed_writers_left_is_gone_at_the_end(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = tmp_path / "run" / ".shard.npy.abc.prcut-tmp"
-
-    def link(*arguments: object) -> object:
-        left.touch()  # by a node that is killed while the run goes on
-        return choose_link(*arguments)  # type: ignore[arg-type]
-
-    choose_link = choose.link_neighbors
-    monkeypatch.setattr(choose, "link_neighbors", link)
-    fit_run(blobs[0], tmp_path / "run", config(), device="cpu")
-    assert not left.exists()
+    (rows, labels), result = blobs, finished["disk"]
+    run = Path(result.path)
+    found = RowLabels(Folder(run / "partition"))
+    partition = found.read(0, found.n_samples)
+    assert adjusted_rand_score(labels, partition) > 0.99
+    assert np.array_equal(found.read(700, 900), partition[700:900])
+    # the objective is that of the partition on the joined graph of all blocks
+    graph = build_graph(rows, 10, similarity="mean", max_components=4)
+    expected = score_labels(graph, partition.astype(np.int64), 4, result.balance_weight)
+    assert result.objective == pytest.approx(expected.objective, rel=0.05)
+    assert np.mean(assign_labels(result.assigner, rows) == partition) > 0.98
+    assert not (run / "search").exists()
 
 
 def test_stages_are_skipped_where_valid_and_made_again_where_not(
@@ -134,74 +131,26 @@ def test_stages_are_skipped_where_valid_and_made_again_where_not(
     assert (run / "graph/indices.npy").read_bytes() == indices
 
 
-def test_what_was_settled_stays_when_memory_changes(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
-) -> None:
-    rows, _ = blobs
-    fit_run(rows, tmp_path / "run", config(), memory=1000, device="cpu")
-    (tmp_path / "run/result.json").unlink()
-    assert fit_run(rows, tmp_path / "run", config(), memory=10**12, device="cpu").mode == "disk"
-
-
-def test_the_partition_on_disk_is_that_of_every_row(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
-) -> None:
-    rows, labels = blobs
-    run = tmp_path / "run"
-    result = fit_run(rows, run, config(max_steps=300), memory=1000, device="cpu")
-    found = RowLabels(Folder(run / "partition"))
-    partition = found.read(0, found.n_samples)
-    assert adjusted_rand_score(labels, partition) > 0.99
-    assert np.array_equal(found.read(700, 900), partition[700:900])
-    assert json.loads((run / "result.json").read_text())["solver"] == "search"
-    # the objective is that of the partition on the joined graph of all blocks
-    graph = build_graph(rows, 10, similarity="mean", max_components=4)
-    weight = result.balance_weight
-    expected = score_labels(graph, partition.astype(np.int64), 4, weight)
-    assert result.objective == pytest.approx(expected.objective, rel=0.05)
-    assert np.mean(assign_labels(result.assigner, rows) == partition) > 0.98
-    assert not (run / "search").exists()
-    assert not (run / "pairs").exists()
-
-
-def test_pairs_are_drawn_only_to_train(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
-) -> None:
-    rows, labels = blobs
-    result = fit_run(
-        rows, tmp_path, config(solver="train", max_steps=200), memory=1000, device="cpu"
-    )
-    assert (tmp_path / "pairs/manifest.json").exists()
-    assert not (tmp_path / "partition").exists()
-    assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.9
-
-
 def test_another_run_in_the_folder_is_refused_by_the_name_of_what_differs(
     tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
 ) -> None:
     rows, _ = blobs
     fit_run(rows, tmp_path / "run", config(), device="cpu")
-    for other, message in (
-        (config(learning_rate=0.1, n_init=2), "begun with another learning_rate and n_init;"),
-        (config(seed=3), "begun with another seed;"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            fit_run(rows, tmp_path / "run", other, device="cpu")
+    other = config(learning_rate=0.1, n_init=2)
+    with pytest.raises(InvalidInputError, match="begun with another learning_rate and n_init;"):
+        fit_run(rows, tmp_path / "run", other, device="cpu")
     with pytest.raises(InvalidInputError, match="begun with another fingerprint"):
         fit_run(rows + 1, tmp_path / "run", config(), device="cpu")
     plan = json.loads((tmp_path / "run/plan.json").read_text())
     (tmp_path / "run/plan.json").write_text(json.dumps({**plan, "format": 9}))
     with pytest.raises(InvalidInputError, match="format 9, this version reads up to 1; upgrade"):
         fit_run(rows, tmp_path / "run", config(), device="cpu")
-    with pytest.raises(InvalidInputError, match="is not a run folder"):
-        read_plan(Folder(tmp_path))
 
 
 def test_input_is_checked_before_the_folder_is_made(tmp_path: Path) -> None:
     rows = np.zeros((3, 2), np.float32)
     for options, message in (
         (config(), "n_samples=3 should be >= n_clusters=4"),
-        (replace(config(), n_clusters=2, metric="taxi"), "metric='taxi' must be one of euclidean"),  # type: ignore[arg-type]
         (
             replace(config(), n_clusters=2, similarity=lambda left, right: left),  # type: ignore[arg-type]
             "must be one of binary, mean, self_tuning, cosine",
@@ -209,9 +158,8 @@ def test_input_is_checked_before_the_folder_is_made(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             fit_run(rows, tmp_path / "run", options, device="cpu")
-    paper = FitConfig.of("paper-representations", 2, max_steps=10, n_neighbors=2)
-    with pytest.raises(InvalidInputError, match="needs the graph in memory, and it does not fit"):
-        fit_run(rows, tmp_path / "run", paper, memory=1, device="cpu")
+    with pytest.raises(InvalidInputError, match="raise memory, train batch by batch with PRCut"):
+        fit_run(rows, tmp_path / "run", FitConfig(2, solver="train"), memory=1, device="cpu")
     with pytest.raises(InvalidInputError, match="n_features=0 columns"):
         fit_run(np.zeros((9, 0), np.float32), tmp_path / "run", config(), device="cpu")
     assert not (tmp_path / "run").exists()
@@ -233,26 +181,11 @@ def test_the_graph_alone(tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]) -
         graph_run(rows, tmp_path / "graph", GraphConfig(n_neighbors=6))
 
 
-def test_a_run_searches_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[int] = []
-
-    def count(graph: Any, *arguments: Any, **options: Any) -> Partition:
-        searched.append(len(graph.sizes))
-        return find_partition(graph, *arguments, **options)
-
-    monkeypatch.setattr(constrained, "find_partition", count)
-    rows = make_blobs(300, 4, centers=3, cluster_std=0.3, random_state=0)[0].astype(np.float32)
-    fit_run(rows, tmp_path, FitConfig.of("default", 3, max_steps=20), device="cpu")
-    assert searched == [300]
-
-
-@pytest.mark.parametrize("memory", [None, 1000])
-def test_columns_of_all_variance_do_not_decide(tmp_path: Path, memory: int | None) -> None:
+@pytest.mark.costly("a run on disk of its own data")
+def test_columns_of_all_variance_do_not_decide_on_disk(tmp_path: Path) -> None:
     rows, labels = make_blobs(2500, 12, centers=4, cluster_std=1.0, random_state=3)
     noise = np.random.default_rng(0).normal(0, 1e4, (2500, 1))
     rows = np.hstack([rows, noise]).astype(np.float32)
     with pytest.warns(DataWarning, match="divided by their standard deviations"):
-        result = fit_run(rows, tmp_path / "run", config(max_steps=400), memory=memory)
-    again = fit_run(rows, tmp_path / "run", config(max_steps=400), memory=memory)
-    for assigner in (result.assigner, again.assigner):
-        assert adjusted_rand_score(labels, assign_labels(assigner, rows)) > 0.95
+        result = fit_run(rows, tmp_path / "run", config(max_steps=300), memory=1000)
+    assert adjusted_rand_score(labels, assign_labels(result.assigner, rows)) > 0.95

@@ -10,7 +10,6 @@ from prcut.pipeline.run_plan import (
     choose_mode,
     describe_run,
     open_plan,
-    usable_memory,
     write_plan,
 )
 from prcut.runtime.sources import ArraySource
@@ -25,11 +24,6 @@ def test_what_fits_in_memory_stays_there() -> None:
     assert choose_mode(SOURCE, graph, 10**9)[0] == "memory"
     assert choose_mode(SOURCE, graph, 10**3)[0] == "disk"
     assert choose_mode(SOURCE, graph, 10**9, on_disk=True)[0] == "disk"
-
-
-def test_memory_is_as_given_or_what_is_free() -> None:
-    assert usable_memory(123) == 123
-    assert 0 < usable_memory(None, is_shared=True) <= usable_memory(None) * 1.1
 
 
 def test_a_plan_is_written_once(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import torch
 
 from prcut import SimilarityGraph, build_graph, ratio_cut
 from prcut.numerics.objective import hard_objective
-from prcut.pipeline.score import LabelledGraph, score_blocks, score_labels
+from prcut.pipeline.score import score_labels
 from prcut.search.partition import merge_clusters
 
 
@@ -33,15 +33,3 @@ def test_an_empty_cluster_has_no_tree(graph: SimilarityGraph) -> None:
     assert score.merge_tree is None
     assert score.cluster_sizes[3] == 0
     assert np.isfinite(score.objective)
-
-
-def test_blocks_add_up(graph: SimilarityGraph) -> None:
-    """Two graphs side by side score as one that holds both."""
-    labels = torch.arange(200) % 3
-    one = LabelledGraph(graph, labels, 200)
-    both = score_blocks([one, one], 3, 1.0)
-    alone = score_blocks([one], 3, 1.0)
-    assert both.objective == pytest.approx(alone.objective, rel=1e-12)
-    np.testing.assert_array_equal(both.cluster_sizes, 2 * alone.cluster_sizes)
-    halo = score_blocks([LabelledGraph(graph, labels, 150)], 3, 1.0)
-    assert halo.cluster_sizes.sum() == 150

@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import Assigner, SimilarityGraph, build_graph, ratio_cut
+from prcut import Assigner, build_graph, ratio_cut
 from prcut.numerics.objective import hard_objective
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import fit_rows
@@ -19,50 +19,19 @@ from prcut.pipeline.starts import LazyStart, Start
 from prcut.runtime.folder import Folder
 from prcut.training.state import Record, TrainState
 
-CONFIG = FitConfig.of("default", 3, solver="train", max_steps=150, learning_rate=0.01, n_init=2)
+CONFIG = FitConfig.of(
+    "default", 3, solver="train", max_steps=100, batch_size=512, n_heads=2, n_init=2
+)
 
 
-@pytest.fixture(scope="module")
-def blobs() -> tuple[np.ndarray, np.ndarray]:
+@pytest.mark.costly("two starts are trained")
+def test_the_best_start_is_kept_and_finished_ones_are_not_trained_again(tmp_path: Path) -> None:
     rows, labels = make_blobs(900, 5, centers=3, cluster_std=1.5, random_state=0)
-    return rows.astype(np.float32), labels
-
-
-@pytest.fixture(scope="module")
-def graph(blobs: tuple[np.ndarray, np.ndarray]) -> SimilarityGraph:
-    return build_graph(blobs[0], 30, max_components=3)
-
-
-def test_no_start_is_made_when_there_is_nothing_left_to_gain() -> None:
-    rows, _ = make_blobs(300, 5, centers=3, cluster_std=0.1, random_state=0)
-    graph = build_graph(rows, 30, max_components=3)
-    starts: set[int] = set()
-    fit = fit_rows(rows, CONFIG, graph, on_record=lambda start, _: starts.add(start))
-    assert fit.objective < 1e-4
-    assert starts == {0}
-
-
-def test_starts_are_saved_and_skipped_when_finished(
-    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph, tmp_path: Path
-) -> None:
-    folder = Folder(tmp_path)
-    first = fit_rows(blobs[0], CONFIG, graph, checkpoint=folder)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["start-0", "start-1"]
-    trained: list[int] = []
-    again = fit_rows(
-        blobs[0], CONFIG, graph, checkpoint=folder, on_record=lambda start, _: trained.append(start)
-    )
-    assert trained == []
-    assert again.objective == first.objective
-    np.testing.assert_array_equal(again.labels, first.labels)
-
-
-def test_the_best_start_with_its_figures(
-    blobs: tuple[np.ndarray, np.ndarray], graph: SimilarityGraph
-) -> None:
-    rows, labels = blobs
+    graph, folder = build_graph(rows, 30, max_components=3), Folder(tmp_path)
     seen: dict[int, list[Record]] = {0: [], 1: []}
-    fit = fit_rows(rows, CONFIG, graph, on_record=lambda start, r: seen[start].append(r))
+    fit = fit_rows(
+        rows, CONFIG, graph, checkpoint=folder, on_record=lambda start, r: seen[start].append(r)
+    )
     assert fit.labels is not None
     assert adjusted_rand_score(labels, fit.labels) > 0.98
     found = torch.from_numpy(fit.labels)
@@ -70,6 +39,14 @@ def test_the_best_start_with_its_figures(
     assert fit.ratio_cut == pytest.approx(ratio_cut(graph.weight, found, 3).item())
     assert fit.state.records in seen.values()
     assert all(seen.values())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["start-0", "start-1"]
+    trained: list[int] = []
+    again = fit_rows(
+        rows, CONFIG, graph, checkpoint=folder, on_record=lambda start, _: trained.append(start)
+    )
+    assert trained == []
+    assert again.objective == fit.objective
+    np.testing.assert_array_equal(again.labels, fit.labels)
 
 
 def test_a_lazy_start_is_made_once_and_what_it_is_made_from_is_released() -> None:

@@ -1,19 +1,15 @@
 """Runs that continue others: ids that last, files of the earlier run untouched, kills survived."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
 
+from killed import contents, kill_after, needs_fork
 from prcut import PRCut
 from prcut.errors import InvalidInputError
 from prcut.pipeline.config import FitConfig
@@ -43,18 +39,12 @@ def weeks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def files_of(path: Path) -> dict[str, bytes]:
-    return {
-        str(one.relative_to(path)): one.read_bytes() for one in path.rglob("*") if one.is_file()
-    }
-
-
-@pytest.mark.parametrize("name", ["run", "disk"])
-def test_a_class_appears_and_another_is_gone(weeks: Path, tmp_path: Path, name: str) -> None:
-    before = files_of(weeks / name)
-    old = FinishedRun.open(weeks / name)
-    second = update_run(weeks / name, f"{weeks}/week2.npy", tmp_path / "two", device="cpu")
-    assert files_of(weeks / name) == before
+@pytest.mark.costly("three updates, one after the other, of a run on disk")
+def test_a_class_appears_and_another_is_gone(weeks: Path, tmp_path: Path) -> None:
+    before = contents(weeks / "disk")
+    old = FinishedRun.open(weeks / "disk")
+    second = update_run(weeks / "disk", f"{weeks}/week2.npy", tmp_path / "two", device="cpu")
+    assert contents(weeks / "disk") == before
     assert second.n_clusters == 5
     written = json.loads((tmp_path / "two/result.json").read_text())
     assert [(one["kind"], one["cluster"]) for one in written["changes"]] == [("birth", 4)]
@@ -83,15 +73,16 @@ def test_a_class_appears_and_another_is_gone(weeks: Path, tmp_path: Path, name: 
 def test_an_update_that_was_finished_is_not_made_again(weeks: Path, tmp_path: Path) -> None:
     where = weeks / "run", f"{weeks}/week2.npy", tmp_path / "two"
     update_run(*where, device="cpu")
-    before = files_of(tmp_path / "two")
+    before = contents(tmp_path / "two")
     update_run(*where, device="cpu")
-    assert files_of(tmp_path / "two") == before
+    assert contents(tmp_path / "two") == before
     with pytest.raises(InvalidInputError, match="was begun with another stickiness"):
         update_run(*where, stickiness=0.3, device="cpu")
     with pytest.raises(InvalidInputError, match="was begun with another"):
         update_run(weeks / "run", f"{weeks}/week2.npy", weeks / "run", device="cpu")
 
 
+@pytest.mark.costly("a run and an update that refuse rows")
 def test_an_update_refuses_rows_as_the_run_does(weeks: Path, tmp_path: Path) -> None:
     config = replace(CONFIG, outliers=0.05)
     fit_run(f"{weeks}/week1.npy", tmp_path / "run", config, device="cpu")
@@ -102,31 +93,16 @@ def test_an_update_refuses_rows_as_the_run_does(weeks: Path, tmp_path: Path) -> 
     assert (model.predict(np.full((3, 6), 99, np.float32)) == -1).all()
 
 
-KILLED = """
-import os, signal, sys
-from prcut.pipeline import update_run as module
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(module, sys.argv[1], die)
-module.update_run(*sys.argv[2:5], device="cpu")
-"""
-
-
-@pytest.mark.parametrize("stage", ["update_rows", "save_row_labels", "save_result"])
-def test_a_killed_update_leaves_the_run_and_is_made_again(
-    weeks: Path, tmp_path: Path, stage: str
-) -> None:
-    before = files_of(weeks / "run")
-    where = str(weeks / "run"), f"{weeks}/week2.npy", str(tmp_path / "two")
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED, stage, *where], env=os.environ, check=False
-    )
-    assert process.returncode == -signal.SIGKILL
-    assert files_of(weeks / "run") == before
+@needs_fork
+@pytest.mark.costly("an update, and half of one")
+def test_a_killed_update_leaves_the_run_and_is_made_again(weeks: Path, tmp_path: Path) -> None:
+    before = contents(weeks / "run")
+    where = weeks / "run", f"{weeks}/week2.npy", tmp_path / "two"
+    kill_after(4, lambda: update_run(*where, device="cpu"))
+    assert contents(weeks / "run") == before
     assert not (tmp_path / "two/result.json").exists()
-    if stage == "save_result":  # once is enough
-        assert update_run(*where, device="cpu").n_clusters == 5
-        assert files_of(weeks / "run") == before
+    assert update_run(*where, device="cpu").n_clusters == 5
+    assert contents(weeks / "run") == before
 
 
 def test_what_cannot_be_continued_is_refused(weeks: Path, tmp_path: Path) -> None:
@@ -141,12 +117,3 @@ def test_what_cannot_be_continued_is_refused(weeks: Path, tmp_path: Path) -> Non
     with pytest.raises(InvalidInputError, match="does not record where its data are"):
         FinishedRun.open(tmp_path / "array")
     assert FinishedRun.open(tmp_path / "array", ROWS[:300]).source.n_samples == 300
-
-
-def test_ids_of_the_rows_are_kept(weeks: Path, tmp_path: Path) -> None:
-    rows = ROWS[WEEK == 1]
-    names = pa.array([f"r{number}" for number in range(len(rows))])
-    pq.write_table(pa.table({"id": names, "e": list(rows)}), tmp_path / "two.parquet")
-    given = {"id_column": "id", "device": "cpu"}
-    update_run(weeks / "run", f"{tmp_path}/two.parquet", tmp_path / "two", **given)
-    assert FinishedRun.open(tmp_path / "two").plan["id_column"] == "id"

@@ -20,7 +20,6 @@ from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import Workload, plan_stages
-from prcut.pipeline.outofcore.pair_shards import write_pair_shards
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run
 from prcut.runtime.engine import LocalEngine
@@ -144,13 +143,12 @@ def test_a_worker_that_hangs_is_overtaken(tmp_path: Path) -> None:
     assert seen[-1].done == 40
 
 
-def test_blocks_pairs_and_labels_are_those_of_one_machine(data: Path, tmp_path: Path) -> None:
+def test_blocks_and_labels_are_those_of_one_machine(data: Path, tmp_path: Path) -> None:
     config = BlockConfig(n_neighbors=5, block_rows=300)
     assigner = Assigner(8, 4)
     for name, engine in (("here", LocalEngine()), ("ray", RayEngine())):
         folder = tmp_path / name
-        blocks = build_blocks(data, folder / "blocks", config, column="x", engine=engine)
-        write_pair_shards(blocks, folder / "pairs", engine=engine)
+        build_blocks(data, folder / "blocks", config, column="x", engine=engine)
         assign_parquet(assigner, data, folder / "labels", id_column="id", engine=engine)
     assert contents(tmp_path / "here") == contents(tmp_path / "ray")
 
@@ -161,7 +159,7 @@ def test_a_fit_on_a_cluster_is_that_of_one_machine(data: Path, tmp_path: Path) -
     options = {"column": "x", "device": "cpu"}
     here = fit_run(data, tmp_path / "here", config, **options, memory=1)
     assert here.mode == "disk"
-    engine = RayEngine(n_workers=2)
+    engine = RayEngine()
     found = fit_run(data, tmp_path / "ray", config, **options, memory=1, engine=engine)
     assert found.objective == here.objective
     for folder in ("blocks", "partition", "lesson"):

@@ -54,5 +54,5 @@ def test_buckets_hold_every_copy_once_in_order(
 def test_a_damaged_input_is_seen(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     scatter(folder, 0, {"v": np.arange(9)}, np.arange(9), np.zeros(9, np.int64), 1, "key")
-    (tmp_path / "piece-000000.v.npy").write_bytes(b"gone")
+    (tmp_path / "input-000000.v.npy").write_bytes(b"gone")
     assert not is_scattered(folder, 0, "key")

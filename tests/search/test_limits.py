@@ -82,11 +82,8 @@ def test_rounding_is_no_need() -> None:
     needs = Limits(1e6, 1e6).needs(sizes)
     assert not needs.gives.any()
     assert Limits(1e6, 1e6).hold(sizes)
-    assert Limits(1e6, 1e6).needs(sizes + [1.0, 0, 0]).gives.tolist() == [
-        sizes[0] + 1.0 - 1e6,
-        0,
-        0,
-    ]
+    sizes[0] += 1
+    assert (Limits(1e6, 1e6).needs(sizes).gives > 0).tolist() == [True, False, False]
 
 
 def moves_of(*moves: tuple[int, int, int, float]) -> Moves:

@@ -30,7 +30,6 @@ from prcut.training.assigner.predict import (
     rank_clusters,
     represent_rows,
 )
-from prcut.training.assigner.tree import LevelAssigner
 from prcut.training.batches import BatchStream, GatheredPairs, LabelledRows
 from prcut.training.loop import train
 from prcut.training.pairs import UniformPairs, WalkPairs
@@ -136,14 +135,6 @@ def test_prediction_gives_the_numbers_of_the_cpu(device: str, rows: Any, kind: s
         assert assigner.is_finite
     for one, two in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-@devices
-def test_a_tree_gives_the_labels_of_the_cpu(device: str) -> None:
-    tree = LevelAssigner(new_assigner(), [new_assigner(()), None, new_assigner()])  # type: ignore[arg-type]
-    expected = assign_labels(tree, ROWS)
-    with stand_in(device):
-        np.testing.assert_array_equal(assign_labels(tree.to(device), ROWS), expected)
 
 
 def losses(device: str) -> list[Tensor]:

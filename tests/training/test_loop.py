@@ -1,16 +1,12 @@
 import math
-import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, nn
 
 from prcut import Assigner, SimilarityGraph, cluster_imbalance, soft_ratio_cut
 from prcut.errors import PRCutError
@@ -346,43 +342,6 @@ def test_runs_killed_by_sigkill_end_with_the_same_numbers(tmp_path: Path) -> Non
     assert load_checkpoint(Folder(tmp_path / "run"), assigner, state, QUICK)
     same_history(state, expected)
     same_weights(assigner, undisturbed)
-
-
-# -- several processes -----------------------------------------------------------------------
-
-
-def _train_as_rank(rank: int, folder: str, make: Callable[[], Any]) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
-    distributed.init_process_group(
-        "gloo", rank=rank, world_size=2, init_method=f"file://{folder}/rendezvous"
-    )
-    pairs, assigner = make()
-    config = replace(QUICK, n_heads=getattr(assigner, "n_heads", 1))
-    state = train(pairs, assigner, config, checkpoint=Folder(f"{folder}/run"))
-    history = state.history
-    torch.save([history, assigner.state_dict()], f"{folder}/rank-{rank}.pt")
-    distributed.destroy_process_group()
-
-
-def headed_problem() -> tuple[GatheredPairs, Assigner]:
-    pairs, _ = problem()
-    generator = torch.Generator().manual_seed(0)
-    return pairs, Assigner(4, 3, (6,), n_heads=8, generator=generator)
-
-
-@pytest.mark.parametrize("make", [problem, distillation, headed_problem])
-def test_two_processes_follow_the_curve_of_one(tmp_path: Path, make: Callable[[], Any]) -> None:
-    multiprocessing.spawn(_train_as_rank, (str(tmp_path), make), nprocs=2)
-    pairs, assigner = make()
-    expected = train(pairs, assigner, replace(QUICK, n_heads=getattr(assigner, "n_heads", 1)))
-    results = [torch.load(tmp_path / f"rank-{rank}.pt", weights_only=False) for rank in (0, 1)]
-    for history, weights in results:
-        for name, values in expected.history.items():
-            np.testing.assert_allclose(history[name], values, rtol=1e-4, atol=1e-6)
-        for name, value in assigner.state_dict().items():
-            torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5)
-    # what decides when to stop, in every process
-    assert np.array_equal(results[0][0]["objective"], results[1][0]["objective"])
 
 
 def test_batches_that_never_meet_do_no_harm() -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, distributed, multiprocessing
 
 import reference
-from prcut import Assigner, RatioCutLoss, RunningClusterMass, cluster_imbalance, soft_ratio_cut
+from prcut import Assigner, RatioCutLoss, cluster_imbalance, soft_ratio_cut
 from prcut.numerics.objective import balance_factor
+from prcut.training import RunningClusterMass
 
 # -- the running mass ------------------------------------------------------------------------
 

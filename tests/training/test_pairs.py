@@ -10,9 +10,10 @@ from scipy import stats
 from torch import Tensor
 
 import reference
-from prcut import RunningClusterMass, SimilarityGraph, soft_ratio_cut
+from prcut import SimilarityGraph, soft_ratio_cut
 from prcut.errors import InvalidInputError
 from prcut.numerics.sparse import csr_tensor
+from prcut.training import RunningClusterMass
 from prcut.training.pairs import (
     EdgePairs,
     GraphPairs,

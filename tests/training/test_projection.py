@@ -5,7 +5,7 @@ from scipy.sparse import csr_array
 from prcut import Assigner
 from prcut.training.batches import LabelledRows
 from prcut.training.loop import train
-from prcut.training.projection import ProjectedBatches, Projection
+from prcut.training.projection import Projection
 from prcut.training.state import TrainConfig
 
 
@@ -39,12 +39,12 @@ def test_sparse_rows_and_rows_of_few_columns() -> None:
     assert constant(np.ones((5, 2))).isfinite().all()
 
 
-def test_batches_are_projected_and_the_assigner_folded() -> None:
+def test_an_assigner_of_coordinates_is_folded() -> None:
     rows = correlated()
     labels = torch.from_numpy((rows.mean(1) > 20).astype(np.int64))
     projection = Projection.of(rows, 3)
     assigner = Assigner(3, 2, (8,), weight_norm=False)
-    lesson = ProjectedBatches(LabelledRows(rows, labels), projection)
+    lesson = LabelledRows(projection(rows), labels)
     state = train(lesson, assigner, TrainConfig(max_steps=60, batch_size=128, learning_rate=0.01))
     folded = projection.fold(assigner, state)
     assert folded.n_features == 12

@@ -16,7 +16,6 @@ import pytest
 
 from prcut.errors import DataWarning, InvalidInputError, PRCutError
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.levels import fit_levels
 from prcut.pipeline.names import name_clusters, read_names
 from prcut.pipeline.run import fit_run
 from prcut.ui.naming import EndpointNamer, name_run
@@ -127,19 +126,17 @@ def test_contact_sheets_show_images_of_one_cluster(data: Path, run: str) -> None
     assert shades == {0, 40, 80}
 
 
-def test_runs_on_disk_and_in_levels_are_named_from_samples(
+def test_runs_on_disk_are_named_from_samples(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, levels = str(tmp_path / "disk"), str(tmp_path / "levels")
+    disk = str(tmp_path / "disk")
     fit_run(f"{data}/rows.parquet", disk, CONFIG, memory=1, device="cpu")
     assert json.loads(Path(disk, "plan.json").read_text())["mode"] == "disk"
-    assert _first_words(name_run(disk, texts="body").clusters) == ["bank", "garden", "guitar"]
-    fit_levels(f"{data}/rows.parquet", levels, (3, 2), CONFIG, device="cpu")
-    names = name_run(levels, texts="body")
-    assert _first_words(names.layers[3]) == ["bank", "garden", "guitar"]
+    names = name_run(disk, texts="body")
+    assert _first_words(names.clusters) == ["bank", "garden", "guitar"]
     assert sum(one.size for one in names.clusters) == 150
     monkeypatch.setattr("prcut.ui.naming._MOST_ROWS", 1024)
-    assert name_run(levels, texts="body") == names  # all rows are in one range
+    assert name_run(disk, texts="body") == names  # all rows are in one range
 
 
 def test_an_endpoint_is_asked_for_names(

@@ -1,4 +1,4 @@
-"""One fit from end to end: in memory or on disk, flat or in levels.
+"""One fit from end to end: in memory or on disk.
 
 Names are imported when first used: ``import prcut.pipeline`` loads none of the modules.
 """
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from prcut.pipeline.fit import Fit as Fit
     from prcut.pipeline.fit import fit_rows as fit_rows
     from prcut.pipeline.labels import assign_parquet as assign_parquet
-    from prcut.pipeline.levels import fit_levels as fit_levels
     from prcut.pipeline.outofcore.capacity import plan_stages as plan_stages
     from prcut.pipeline.representation import score_representation as score_representation
     from prcut.pipeline.run import fit_run as fit_run
@@ -22,7 +21,6 @@ _HOME = {
     "Fit": "fit",
     "FitConfig": "config",
     "assign_parquet": "labels",
-    "fit_levels": "levels",
     "fit_rows": "fit",
     "fit_run": "run",
     "graph_run": "run",

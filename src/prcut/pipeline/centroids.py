@@ -59,8 +59,6 @@ def _add_up(run: str | Path, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     if not folder.exists("plan.json"):
         raise InvalidInputError(f"{folder.path} is not a run; centroids need its data and labels.")
     plan = read_plan(folder)
-    if folder.exists("result.json"):  # where a run of levels says it
-        plan = folder.read_json("result.json") | plan
     if not plan.get("data"):
         raise InvalidInputError(f"the run {folder.path} was fitted to an array, which is not kept.")
     source = open_source(plan["data"], column=plan.get("column"))

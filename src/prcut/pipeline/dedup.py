@@ -30,7 +30,6 @@ from prcut.graph.within import check_epsilon
 from prcut.pipeline import dedup_stages as stages
 from prcut.pipeline.dedup_stages import Job
 from prcut.pipeline.labels import STATE_FOLDER, check_new
-from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.run_folder import read_plan
 from prcut.pipeline.run_plan import GraphConfig, choose_mode, usable_memory
@@ -79,8 +78,7 @@ def find_duplicates(
     Parameters
     ----------
     data : str, path, array or Source
-        A run folder, or what :func:`prcut.runtime.open_source` opens. The blocks of a run on disk
-        are used if they have the same metric.
+        A run folder, or what :func:`prcut.runtime.open_source` opens.
     path : str or path
         A new or empty folder, local or a URI.
     epsilon : float
@@ -101,7 +99,7 @@ def find_duplicates(
     [0, 1]
     """
     check_epsilon(epsilon, metric)
-    source, blocks = _open_data(data, column, id_column, metric)
+    source = _open_data(data, column, id_column)
     values = _check_keep(keep, source)
     folder, engine = Folder(path), engine or LocalEngine()
     if not isinstance(engine, LocalEngine) and source.path is None:
@@ -119,12 +117,11 @@ def find_duplicates(
         "metric": metric,
         "keep": keep,
         "seed": seed,
-        "blocks": blocks.key if blocks else None,
         **_choose_mode(state, source, metric, memory, isinstance(engine, LocalEngine)),
     }
     state.start(plan)
     cuts = cut_row_ranges(source, rows_per_read(source))
-    given = values, epsilon, metric, seed, plan_key(plan), cuts, blocks
+    given = values, epsilon, metric, seed, plan_key(plan), cuts
     job = Job(state / "work", source, *given)
     if not state.exists("manifest.json"):
         options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
@@ -146,7 +143,7 @@ def _run_stages(
     run("digest", partial(stages.send_digests, job), job.n_ranges)
     run("copies", partial(stages.find_copies, job), job.n_digest_buckets)
     stages.join_copies(job)
-    if job.blocks is None and plan["mode"] == "disk":
+    if plan["mode"] == "disk":
         sizes = stages.N_NEIGHBORS, job.metric, plan["block_rows"], _HALO
         # one anchor: pairs within ε are found more quickly than all neighbours
         config = BlockConfig(*sizes, anchors=1e-9, seed=job.seed)
@@ -169,25 +166,16 @@ def _run_stages(
 # -- what is given ---------------------------------------------------------------------------------
 
 
-def _open_data(
-    data: Any, column: str | None, id_column: str | None, metric: Metric
-) -> tuple[Source, Blocks | None]:
-    """Open the data, or those of a run, and the run's blocks where they compare rows alike."""
+def _open_data(data: Any, column: str | None, id_column: str | None) -> Source:
+    """Open the data, or those of a run."""
     if not isinstance(data, str | Path) or not Folder(data).exists("plan.json"):
-        return open_source(data, column=column, id_column=id_column), None
-    run = Folder(data)
-    plan = read_plan(run)
-    result = run.read_json("result.json") if run.exists("result.json") else {}
-    where = plan.get("data") or result.get("data")
+        return open_source(data, column=column, id_column=id_column)
+    plan = read_plan(Folder(data))
+    where = plan.get("data")
     if where is None:
         raise InvalidInputError(f"{data} does not say where its data are; give the data instead.")
     columns = {"column": column or plan["column"], "id_column": id_column or plan["id_column"]}
-    source, blocks = open_source(where, **columns), None
-    if (run / "blocks").exists("manifest.json"):
-        blocks = open_blocks(f"{str(data).rstrip('/')}/blocks")
-        compared = blocks.n_samples, blocks.metric, blocks.scales, blocks.has_features
-        blocks = blocks if compared == (source.n_samples, metric, None, True) else None
-    return source, blocks
+    return open_source(where, **columns)
 
 
 def _check_keep(keep: str, source: Source) -> str | None:

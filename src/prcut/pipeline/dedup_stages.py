@@ -49,7 +49,7 @@ class Job(NamedTuple):
     seed: int
     key: str
     cuts: np.ndarray
-    blocks: Blocks | None
+    blocks: Blocks | None = None
 
     @property
     def n_ranges(self) -> int:

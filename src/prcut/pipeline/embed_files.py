@@ -31,7 +31,7 @@ from prcut.pipeline.embedding import (
 from prcut.pipeline.encoders.base import Encoder
 from prcut.pipeline.encoders.load import load_encoder
 from prcut.pipeline.labels import STATE_FOLDER, check_new
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
 from prcut.runtime.folder import Folder, plan_key
 from prcut.runtime.items import Items

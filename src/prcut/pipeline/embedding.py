@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 from prcut.pipeline.encoders.base import Encoder
 from prcut.pipeline.encoders.load import load_encoder
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.folder import Folder, cache_folder, plan_key
 from prcut.runtime.progress import Progress, Reporter
 

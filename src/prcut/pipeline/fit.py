@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import distributed
 
 from prcut.errors import InvalidInputError
 from prcut.graph.neighbors import Neighbors
@@ -26,7 +25,6 @@ from prcut.pipeline.known import Known
 from prcut.pipeline.score import Score, score_labels
 from prcut.pipeline.settings import Solver
 from prcut.pipeline.starts import LazyStart, OnRecord, Start, Trainer
-from prcut.runtime.distributed import this_process
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Step, StepLog
 from prcut.search.limits import Limits
@@ -190,23 +188,13 @@ def _search(
     log: StepLog,
     known: Known,
 ) -> Partition:
-    """Search the partition in the first process, and give it to all others."""
+    """Search the partition, from a trained start as well where that is asked for."""
     trained = []
     if config.effort == "best" and features.shape[0] >= _MIN_TRAINED_ROWS:
         chosen, config = examine(chosen, config)
         trained.append(_train_start(chosen.graph, features, config, device))
         log("trained start")
-    n_samples = chosen.graph.n_samples
-    rank, world_size = this_process()
-    if rank == 0:
-        partition = search_known(chosen, config, known, trained, log)
-    else:
-        partition = Partition(np.zeros(n_samples, np.int64), 0.0)
-    if world_size == 1:
-        return partition
-    shared = [partition]
-    distributed.broadcast_object_list(shared, src=0, device=torch.device(device))
-    return shared[0]
+    return search_known(chosen, config, known, trained, log)
 
 
 def _draw_lesson(features: Any, votes: Votes, config: FitConfig, copy: bool) -> LabelledRows:

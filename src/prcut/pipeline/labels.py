@@ -28,7 +28,7 @@ from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.pipeline.names import Names
 from prcut.pipeline.outliers import OutlierRule
 from prcut.pipeline.outofcore.row_labels import RowLabels
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
 from prcut.runtime.folder import Folder, plan_key
 from prcut.runtime.parquet_bytes import encode_parquet
@@ -37,7 +37,6 @@ from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source, rows_per_read
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import check_numbers, row_chunks
-from prcut.training.assigner.tree import LevelAssigner
 
 _FORMAT = 1
 # holds the plan and the records
@@ -60,7 +59,7 @@ class LabelFiles(NamedTuple):
 
 
 def assign_parquet(
-    assigner: Assigner | LevelAssigner,
+    assigner: Assigner,
     data: Any,
     path: str | Path,
     *,
@@ -84,7 +83,7 @@ def assign_parquet(
 
     Parameters
     ----------
-    assigner : Assigner or LevelAssigner
+    assigner : Assigner
     data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
         See :func:`prcut.runtime.sources.open_source`, also for ``column`` and ``id_column``.
     path : str or path
@@ -168,14 +167,14 @@ def assign_parquet(
 
 
 def _check(
-    assigner: Assigner | LevelAssigner,
+    assigner: Assigner,
     source: Source,
     folder: Folder,
     top: int,
     named: Mapping[str, list[str]],
     extra: list[str],
 ) -> None:
-    if not isinstance(assigner, Assigner | LevelAssigner):
+    if not isinstance(assigner, Assigner):
         raise InvalidInputError(
             f"the model is a {type(assigner).__name__}, which cannot assign new rows; fit one "
             "with features."
@@ -187,8 +186,6 @@ def _check(
         )
     if isinstance(top, bool) or not 0 <= top <= assigner.n_clusters:
         raise InvalidInputError(f"{top=} must be from 0 to n_clusters={assigner.n_clusters}.")
-    if top and isinstance(assigner, LevelAssigner):
-        raise InvalidInputError(f"{top=} must be 0 for a model of levels: it gives one cluster.")
     if named and len(named["name"]) != assigner.n_clusters:
         raise InvalidInputError(
             f"{len(named['name'])} names for n_clusters={assigner.n_clusters}; pass one for each."
@@ -238,7 +235,7 @@ class _Job(NamedTuple):
     """What every task needs to know."""
 
     folder: Folder
-    assigner: Assigner | LevelAssigner
+    assigner: Assigner
     source: Source
     files: list[SourceFile]
     top: int
@@ -336,7 +333,7 @@ def _read(source: Source, file: SourceFile) -> Iterator[tuple[int, np.ndarray, p
 
 @torch.inference_mode()
 def _assign(
-    assigner: Assigner | LevelAssigner,
+    assigner: Assigner,
     features: np.ndarray,
     top: int,
     first_row: int,
@@ -348,11 +345,7 @@ def _assign(
     """
     chunks = []
     for rows, chunk in row_chunks(assigner, features):
-        if isinstance(assigner, LevelAssigner):
-            leaf, confidence = assigner.walk(chunk)
-            chunks.append([leaf.int(), confidence])
-        else:
-            chunks.append(_rank(assigner(chunk), top, None if found is None else found[rows]))
+        chunks.append(_rank(assigner(chunk), top, None if found is None else found[rows]))
         check_numbers(chunks[-1][1], first_row + rows.start)
     return [torch.cat(column).cpu().numpy() for column in zip(*chunks, strict=True)]
 

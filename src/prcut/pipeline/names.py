@@ -69,7 +69,6 @@ def name_clusters(
     *,
     tree: MergeTree | None = None,
     layer_sizes: Sequence[int] = (),
-    groups: np.ndarray | None = None,
     graph: SimilarityGraph | None = None,
     n_clusters: int | None = None,
     language: str = "english",
@@ -93,8 +92,6 @@ def name_clusters(
         ``merge_tree_`` of an estimator. Without it clusters are contrasted with all others.
     layer_sizes : sequence of int
         Numbers of clusters to which the tree merges, such as ``layer_sizes_`` of an estimator.
-    groups : int array, shape (n_clusters,), optional
-        In place of a tree, the first level of a hierarchy; it is named as a layer.
     graph : SimilarityGraph, optional
         Of the rows. Without it exemplars are the texts that have most of the key terms.
     n_clusters : int, optional
@@ -123,8 +120,8 @@ def name_clusters(
         n_clusters = int(labels.max(initial=-1)) + 1 if tree is None else len(tree.children) + 1
     if labels.max(initial=-1) >= n_clusters:
         raise InvalidInputError(f"labels up to {labels.max()} are not of {n_clusters=}.")
-    nodes = ClusterTree.of(n_clusters, tree, groups)
-    layers = _list_layers(nodes, tree, layer_sizes, groups)
+    nodes = ClusterTree.of(n_clusters, tree)
+    layers = _list_layers(nodes, tree, layer_sizes)
     how = {"with_rows": graph is None}  # a graph ranks them better
     terms, in_name, ranked = _find_terms(texts, labels, nodes, layers, language, n_words, **how)
     named: dict[int, list[ClusterName]] = {}
@@ -208,9 +205,7 @@ class _Layer(NamedTuple):
     members: list[int]
 
 
-def _list_layers(
-    nodes: ClusterTree, tree: MergeTree | None, sizes: Sequence[int], groups: np.ndarray | None
-) -> list[_Layer]:
+def _list_layers(nodes: ClusterTree, tree: MergeTree | None, sizes: Sequence[int]) -> list[_Layer]:
     n_clusters = nodes.n_clusters
     layers = [_Layer(n_clusters, np.arange(n_clusters), [*range(n_clusters)])]
     coarser = [size for size in sizes if size != n_clusters]
@@ -220,9 +215,6 @@ def _list_layers(
         )
     if tree is not None:
         layers += [_Layer(size, tree.labels(size), nodes.layer(size)) for size in coarser]
-    elif groups is not None:
-        members = nodes.children[nodes.root]
-        layers.append(_Layer(len(members), np.asarray(groups), members))
     return layers
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.errors import CorruptFileError
 from prcut.pipeline.labels import STATE_FOLDER
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run_folder import check_finished, read_plan
@@ -33,10 +33,6 @@ class RunMixin(SaveMixin):
             return super().load(path)
         plan = read_plan(folder)
         check_finished(folder)
-        if plan["kind"] == "levels":
-            raise InvalidInputError(
-                f"{path} is a run of levels, which PRCut cannot hold; use `prcut assign {path}`."
-            )
         model: Any = super().load(f"{str(path).rstrip('/')}/model")
         with parsing(f"{path}/result.json"):
             result = folder.read_json("result.json")

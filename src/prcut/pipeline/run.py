@@ -8,14 +8,12 @@
     search/           on disk: the graph level by level, while its partition is searched
     partition/        the cluster of every row
     lesson/           on disk: rows to distil the partition from
-    pairs/            on disk, to train: pairs drawn from the blocks
     checkpoint/       every start as it is trained
     model/            the assigner that was kept, and rows to tell outliers by
     history.parquet   its training, a row per ten steps
     result.json       written last: scores, sizes, seconds
 
-Calling a killed run again resumes it, with the same numbers. Under torch.distributed the first
-process writes and the others wait; the folder must be one that all of them see.
+Calling a killed run again resumes it, with the same numbers.
 """
 
 from __future__ import annotations
@@ -24,12 +22,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import distributed
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph.build import build_graph
@@ -38,12 +34,9 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.fit import Fit, fit_rows
-from prcut.pipeline.known import KNOWN_SETTINGS, Known, refuse_known
+from prcut.pipeline.known import Known, refuse_known
 from prcut.pipeline.outliers import MAX_EXEMPLARS, Exemplars
-from prcut.pipeline.outofcore.blocks import Blocks, open_blocks
 from prcut.pipeline.outofcore.build_blocks import build_blocks
-from prcut.pipeline.outofcore.fit_shards import fit_shards
-from prcut.pipeline.outofcore.pair_shards import ShardConfig, open_pair_shards, write_pair_shards
 from prcut.pipeline.outofcore.row_labels import find_clusters, save_row_labels
 from prcut.pipeline.outofcore.search_run import distil_run, search_run
 from prcut.pipeline.run_folder import RUN_FORMAT, Mode, RunResult, read_result, save_result
@@ -59,7 +52,7 @@ from prcut.pipeline.run_plan import (
     write_plan,
 )
 from prcut.pipeline.starts import OnRecord
-from prcut.runtime.distributed import choose_device, this_process
+from prcut.runtime.device import choose_device
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, absolute_path
 from prcut.runtime.progress import Progress, StatusWriter, training_progress
@@ -68,8 +61,6 @@ from prcut.training.assigner.network import Assigner
 from prcut.training.state import Record
 
 _LOG = logging.getLogger(__name__)
-# pairs on disk: as many as training sees, within these numbers per anchor
-_PAIRS_PER_ANCHOR = 4, 32
 
 
 def fit_run(
@@ -100,12 +91,12 @@ def fit_run(
     device : str
         ``"auto"`` is CUDA where there is one.
     engine : Engine, optional
-        Runs the tasks of all stages, by default in this process. Another engine,
+        Runs the tasks of all stages but the last, by default in this process. Another engine,
         such as :class:`prcut.runtime.RayEngine`, works on disk, and all of its processes must see
-        ``data`` and ``path``.
+        ``data`` and ``path``. The assigner is trained in this process.
     on_progress, on_record : callables, optional
         Called with the :class:`~prcut.runtime.Progress` of a stage, and with the number of a start
-        and its newest training record where training runs in this process.
+        and its newest training record.
 
     Examples
     --------
@@ -119,29 +110,25 @@ def fit_run(
     """
     source = open_source(data, column=column, id_column=id_column)
     check_fit(source, config)
+    choose_device(device)  # refuse a wrong one before anything is made
     is_local = engine is None or isinstance(engine, LocalEngine)
-    if is_local:
-        choose_device(device)  # refuse a wrong one before anything is made
-    elif source.path is None:
+    if not is_local and source.path is None:
         raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
     where = absolute_path(path)
-    if _is_leader():
-        write_plan(where, source, config, memory, on_disk=not is_local)
-    _wait()
+    write_plan(where, source, config, memory, on_disk=not is_local)
     if (earlier := read_result(where)) is not None:
         _LOG.info("%s is finished already", where)
         return earlier
     plan = open_plan(where, source, config, device)
-    engine = engine or LocalEngine()
     seconds: dict[str, float] = {}
     if plan.mode == "disk":
-        _prepare_disk(plan, engine, StatusWriter(where).also(on_progress), seconds)
-    engine.train(partial(_train, plan, seconds, on_record if is_local else None))
+        report = StatusWriter(where).also(on_progress)
+        _search_disk(plan, engine or LocalEngine(), report, seconds)
+    _train(plan, seconds, on_record)
     result = read_result(where)
     if result is None:
         raise CorruptFileError(f"{where}/result.json is missing after training; run again.")
-    if _is_leader():
-        plan.folder.clear_unfinished()  # of nodes that were killed
+    plan.folder.clear_unfinished()  # of nodes that were killed
     return result
 
 
@@ -188,61 +175,44 @@ def _earlier_mode(folder: Folder) -> tuple[Mode, int] | None:
     return ("disk", int(plan["config"]["block_rows"])) if "config" in plan else ("memory", 0)
 
 
-# -- on disk: blocks, and their partition or pairs -------------------------------------------------
+# -- on disk: blocks, and their partition ----------------------------------------------------------
 
 
-def _prepare_disk(
+def _search_disk(
     plan: RunPlan,
     engine: Engine,
     on_progress: Callable[[Progress], None],
     seconds: dict[str, float],
 ) -> None:
-    """Build the blocks; search their partition, or draw pairs to train on."""
-    refused = ("label_column",) if plan.config.solver == "search" else KNOWN_SETTINGS
-    refuse_known(plan.config, "graphs on disk; give more --memory", refused)
-    options: dict[str, Any] = {"engine": engine, "on_progress": on_progress}
-    is_searched = plan.config.solver == "search"
+    """Build the blocks and search their partition."""
+    refuse_known(plan.config, "graphs on disk; give more --memory", ("label_column",))
     with _timed(seconds, "graph"):
-        if _is_leader():
-            config = plan.graph.blocks(plan.block_rows, _disk_scales(plan), _kept_rows(plan))
-            blocks = build_blocks(plan.source, f"{plan.path}/blocks", config, **options)
-            if not is_searched:
-                _write_pairs(plan, blocks, options)
-        _wait()
-    if is_searched:
-        with _timed(seconds, "search"):
-            if _is_leader():
-                search_run(plan, blocks, engine, on_progress)
-            _wait()
+        blocks = build_blocks(
+            plan.source,
+            f"{plan.path}/blocks",
+            plan.graph.blocks(plan.block_rows, _disk_scales(plan), _kept_rows(plan)),
+            engine=engine,
+            on_progress=on_progress,
+        )
+    with _timed(seconds, "search"):
+        search_run(plan, blocks, engine, on_progress)
 
 
 def _kept_rows(plan: RunPlan) -> int | None:
     """Return how many rows of the blocks are needed after their edges; None for all."""
     weighs_rows = plan.graph.similarity == "cosine" and plan.graph.metric != "cosine"
-    if plan.config.solver == "train" or weighs_rows:
+    if weighs_rows:
         return None
     return plan.config.distil.max_steps * plan.config.distil.batch_size
 
 
 def _disk_scales(plan: RunPlan) -> np.ndarray | None:
-    """Return what columns are divided by; training on pairs takes them as they come."""
-    if plan.config.solver == "train":
-        return None
+    """Return what columns are divided by."""
     sample = sample_rows(plan.source, MEASURED_ROWS, [plan.config.seed, 10])
     return choose_scales(sample, plan.config)
 
 
-def _write_pairs(plan: RunPlan, blocks: Blocks, options: dict[str, Any]) -> None:
-    config = plan.config
-    n_anchors = sum(record["n_anchors"] for record in blocks.records)
-    wanted = config.train.max_steps * config.train.batch_size // n_anchors
-    least, most = _PAIRS_PER_ANCHOR
-    n_pairs = min(most, max(least, wanted))
-    shards = ShardConfig(n_pairs, config.walk_length, plan.graph.similarity, config.seed)
-    write_pair_shards(blocks, f"{plan.path}/pairs", shards, **options)
-
-
-# -- the fit, in every process that trains ---------------------------------------------------------
+# -- the fit ---------------------------------------------------------------------------------------
 
 
 def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None) -> None:
@@ -254,9 +224,8 @@ def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None)
     def note(start: int, record: Record) -> None:
         if on_record is not None:
             on_record(start, record)
-        if _is_leader():
-            speed = record.step / (time.monotonic() - start_time)
-            status.on_progress(training_progress(*planned, start, record.step, speed))
+        speed = record.step / (time.monotonic() - start_time)
+        status.on_progress(training_progress(*planned, start, record.step, speed))
 
     options = {
         "device": choose_device(plan.device),
@@ -265,15 +234,13 @@ def _train(plan: RunPlan, seconds: dict[str, float], on_record: OnRecord | None)
     }
     fit_here = _fit_memory if plan.mode == "memory" else _fit_disk
     fit = fit_here(plan, options, seconds)
-    if _is_leader():
-        if fit.labels is not None:  # of rows in memory
-            save_row_labels(plan.folder / "partition", plan.key, fit.labels)
-        about, exemplars = describe_run(plan.source, config), _draw_exemplars(plan, fit.assigner)
-        result = RunResult.of(plan.path, plan.mode, plan.source, fit, seconds)
-        save_result(result, fit, about, exemplars)
-        speed = fit.state.step / max(seconds["training"], 1e-9)
-        status.on_progress(training_progress(*planned, planned[0], 0, speed))
-    _wait()
+    if fit.labels is not None:  # of rows in memory
+        save_row_labels(plan.folder / "partition", plan.key, fit.labels)
+    about, exemplars = describe_run(plan.source, config), _draw_exemplars(plan, fit.assigner)
+    result = RunResult.of(plan.path, plan.mode, plan.source, fit, seconds)
+    save_result(result, fit, about, exemplars)
+    speed = fit.state.step / max(seconds["training"], 1e-9)
+    status.on_progress(training_progress(*planned, planned[0], 0, speed))
 
 
 def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:
@@ -287,10 +254,7 @@ def _fit_memory(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float
 
 def _fit_disk(plan: RunPlan, options: dict[str, Any], seconds: dict[str, float]) -> Fit:
     with _timed(seconds, "training"):
-        if plan.config.solver == "search":
-            return distil_run(plan, options)
-        shards, blocks = open_pair_shards(f"{plan.path}/pairs"), open_blocks(f"{plan.path}/blocks")
-        return fit_shards(shards, blocks, plan.config, **options)
+        return distil_run(plan, options)
 
 
 def _draw_exemplars(plan: RunPlan, assigner: Assigner) -> Exemplars | None:
@@ -304,17 +268,16 @@ def _draw_exemplars(plan: RunPlan, assigner: Assigner) -> Exemplars | None:
 
 
 def _graph_stage(plan: RunPlan, rows: np.ndarray) -> ChosenGraph:
-    """Return the graph, mapped from the folder, where the first process has saved it."""
+    """Return the graph, mapped from the folder, where it is saved."""
     folder = plan.folder / "graph"
     chosen = None
-    if _is_leader() and not folder.is_sealed(GRAPH_RECORD, plan.key):
+    if not folder.is_sealed(GRAPH_RECORD, plan.key):
         chosen = choose_graph(rows, plan.config)
         made = plan.graph._replace(n_neighbors=chosen.n_neighbors or plan.graph.n_neighbors)
         save_graph(folder, chosen.graph, {"key": plan.key, **made._asdict()})
-    _wait()
     record = folder.read_record(GRAPH_RECORD) or {}
     graph = load_graph(folder, verify=False)
-    if chosen is None:  # another process built it, or an earlier call
+    if chosen is None:  # an earlier call built it
         scales = choose_scales(rows, plan.config)
         return ChosenGraph(graph, record.get("n_neighbors"), scales=scales)
     return chosen._replace(graph=graph)
@@ -325,13 +288,3 @@ def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
     start = time.monotonic()
     yield
     seconds[stage] = round(time.monotonic() - start, 3)
-
-
-def _is_leader() -> bool:
-    return this_process().rank == 0
-
-
-def _wait() -> None:
-    """Wait until every process is here."""
-    if this_process().world_size > 1:
-        distributed.barrier()

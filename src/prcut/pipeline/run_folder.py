@@ -63,7 +63,7 @@ def read_plan(folder: Folder) -> dict[str, Any]:
     if not folder.exists("plan.json"):
         raise InvalidInputError(f"{folder.path} is not a run folder (no plan.json).")
     plan = folder.read_json("plan.json")
-    if not isinstance(plan, dict) or plan.get("kind") not in ("run", "levels"):
+    if not isinstance(plan, dict) or plan.get("kind") != "run":
         raise InvalidInputError(f"{folder.path} is not a run folder; its plan.json is another's.")
     if not isinstance(plan.get("format"), int):
         raise CorruptFileError(f"{folder.path}/plan.json lacks 'format'.")

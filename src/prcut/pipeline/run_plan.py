@@ -29,24 +29,9 @@ from prcut.runtime.sources import Source
 _LOG = logging.getLogger(__name__)
 # fraction of the free memory that a run may use by default
 _USABLE_MEMORY = 0.6
-# settings that the first runs did not have, and what they did: a plan leaves them out
-_LATER = (
-    ("effort", "default"),
-    ("first_balance", 0.0),
-    ("label_column", None),
-    ("layer_sizes", ()),
-    ("max_size", None),
-    ("min_size", None),
-    ("n_heads", 1),
-    ("optimizer", "adam"),
-    ("outliers", None),
-    ("standardize", True),
-    ("weight_column", None),
-)
 # neighbours on disk, where no other number is tried: few follow the shape of clusters closely
 _SEARCHED_NEIGHBORS = 15
-# the last are the nodes that one process may search: older versions searched a sample of the rows
-_DECIDED_ONCE = ("data", "mode", "block_rows", "sample_rows")
+_DECIDED_ONCE = ("data", "mode", "block_rows", "most_nodes")
 
 
 class GraphConfig(NamedTuple):
@@ -127,10 +112,11 @@ def write_plan(
         most_nodes = choose_most_nodes(usable, source.n_samples, config.n_clusters)
         values = getattr(source, "path", None), mode, block_rows, most_nodes
         decided = dict(zip(_DECIDED_ONCE, values, strict=True))
-    if decided.get("mode") == "disk" and config.pairs != "walk":
+    if decided.get("mode") == "disk" and config.solver == "train":
+        remedy = "leave out the engine" if on_disk else "raise memory"
         raise InvalidInputError(
-            f"pairs={config.pairs!r} (the paper's) needs the graph in memory, and it does not fit; "
-            "raise memory or use preset='default'."
+            f"solver='train' needs the graph in memory, and this run has it on disk; {remedy}, "
+            "train batch by batch with PRCut.partial_fit, or use solver='search'."
         )
     folder.start(describe_run(source, config) | decided)
 
@@ -138,7 +124,7 @@ def write_plan(
 def open_plan(path: str, source: Source, config: FitConfig, device: str = "auto") -> RunPlan:
     """Return the plan that :func:`write_plan` wrote."""
     plan = read_plan(Folder(path))
-    sizes = plan["mode"], plan["block_rows"], plan["sample_rows"]
+    sizes = plan["mode"], plan["block_rows"], plan["most_nodes"]
     return RunPlan(path, source, config, device, GraphConfig.of(config, source.n_samples), *sizes)
 
 
@@ -150,7 +136,7 @@ def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
         {"n_components", "refine"} if is_searched else set()
     )
     own = {name: value for name, value in asdict(config).items() if name not in left_out}
-    plan = {
+    return {
         "kind": "run",
         "format": RUN_FORMAT,
         "fingerprint": source.fingerprint,
@@ -164,7 +150,6 @@ def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
         "n_init": config.n_starts,
         "hidden": config.layers,
     }
-    return {name: value for name, value in plan.items() if (name, value) not in _LATER}
 
 
 def check_fit(source: Source, config: FitConfig) -> None:
@@ -205,8 +190,7 @@ def choose_mode(
 ) -> tuple[Mode, int]:
     """Choose memory where rows and graph fit, else blocks on disk; return the rows of a block."""
     sizes = source.n_samples, source.n_features, source.dtype.itemsize, graph.n_neighbors
-    n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    needed = bytes_in_memory(*sizes, n_processes=n_processes)
+    needed = bytes_in_memory(*sizes)
     mode: Mode = "disk" if on_disk or needed > usable else "memory"
     _LOG.info(
         "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "

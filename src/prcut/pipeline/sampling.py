@@ -32,8 +32,6 @@ from prcut.runtime.folder import Folder, parsing, plan_key, whole_number
 from prcut.runtime.progress import Progress
 from prcut.runtime.shuffle import gather, is_scattered, scatter
 from prcut.training.assigner.saved import load_model
-from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
-from prcut.training.assigner.tree import LevelAssigner
 
 _FORMAT = 1
 # candidates that meet in a bucket, and labels that are read with their rows
@@ -71,7 +69,7 @@ def draw_sample(
         Number of rows to draw.
     balance : str
         ``"uniform"``: equal quotas for all clusters. ``"tree"``: equal quotas down the tree, which
-        are the levels of the run, its layers, or else √k groups of its merge tree.
+        are the layers of the run, or else √k groups of its merge tree.
         ``"temperature:τ"``: quotas ∝ (rows of the cluster)^(1/τ); 1 keeps the proportions and
         larger values even them out. A cluster with fewer rows than its quota gives all it has, and
         the others share the rest.
@@ -171,30 +169,14 @@ def _parse_balance(balance: str) -> float | None:
 
 
 def read_layers(loaded: Any) -> list[np.ndarray]:
-    """Return the group of every cluster in coarser layers or levels, the coarsest first."""
-    if not isinstance(loaded.assigner, LevelAssigner):
-        known = coarse_labels(loaded)
-        return [known[size] for size in sorted(known)]
-    starts, layers, nodes = np.empty(0, np.int64), [], [(0, loaded.assigner)]
-    while nodes:
-        firsts = [(first + node.first_leaf.cpu().numpy(), node) for first, node in nodes]
-        starts = np.unique(np.concatenate([starts, *(first for first, _ in firsts)]))
-        leaves = np.arange(loaded.assigner.n_clusters)
-        layers.append(np.searchsorted(starts, leaves, side="right") - 1)
-        nodes = [
-            (int(first), child)
-            for leaves, node in firsts
-            for first, child in zip(leaves, node.children_or_none, strict=True)
-            if isinstance(child, LevelAssigner)
-        ]
-    return layers
+    """Return the group of every cluster in coarser layers, the coarsest first."""
+    known = coarse_labels(loaded)
+    return [known[size] for size in sorted(known)]
 
 
 def _read_groups(run: str | Path) -> tuple[list[np.ndarray], int]:
     """Return the layers of a run, or else √k groups of its merge tree, and its clusters."""
-    model = f"{str(run).rstrip('/')}/model"
-    is_levels = Folder(model).exists(LEVELS_FILE)
-    loaded: Any = load_levels(model) if is_levels else load_model(model)
+    loaded = load_model(f"{str(run).rstrip('/')}/model")
     layers, n_clusters = read_layers(loaded), int(loaded.assigner.n_clusters)
     if not layers and (tree := parse_fit(loaded).fitted.get("merge_tree_")) is not None:
         layers = [tree.labels(round(n_clusters**0.5))]

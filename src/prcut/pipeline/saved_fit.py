@@ -21,7 +21,7 @@ from prcut.pipeline.config import check_fraction
 from prcut.pipeline.layers import parse_layers
 from prcut.pipeline.outliers import Exemplars, OutlierRule
 from prcut.pipeline.starts import Lazy, LazyStart, Start
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.search.explain import Reasons
 from prcut.search.merge import MergeTree
@@ -84,7 +84,7 @@ def load_fit(path: str | Path, loaded: LoadedModel | None = None) -> SavedFit:
 
 def read_rule(path: str | Path, loaded: Any) -> OutlierRule | None:
     """Return which rows a saved model refuses; None where it was not fitted to refuse any."""
-    # a model of levels has no exemplars, and one from the Hub has left its rows behind
+    # a model from the Hub has left its rows behind
     if "files" not in loaded.description or not Folder(path).exists(_FIT_FILE):
         return None
     fit = load_fit(path, loaded)
@@ -268,9 +268,10 @@ class SaveMixin:
         are in ``fit.safetensors``. A ``similarity`` that is a function is not saved.
         """
         check_is_fitted(self)
-        arrays: dict[str, np.ndarray] = {"labels": self.labels_}
-        if hasattr(self, "probabilities_"):  # an older model has none
-            arrays["probabilities"] = self.probabilities_
+        arrays: dict[str, np.ndarray] = {
+            "labels": self.labels_,
+            "probabilities": self.probabilities_,
+        }
         if getattr(self, "cluster_stability_", None) is not None:
             arrays["stability"] = self.cluster_stability_
         if self._exemplars is not None:

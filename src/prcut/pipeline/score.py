@@ -1,37 +1,23 @@
-"""Score a partition on a graph, or on the blocks of one: the objective J and the ratio cut."""
+"""Score a partition on a graph: the objective J and the ratio cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from torch import Tensor, distributed
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.cuts import cluster_cuts, cluster_links
 from prcut.numerics.objective import ClusterCost
-from prcut.runtime.distributed import choose_device, this_process
 from prcut.search.fragments import CoarseGraph
 from prcut.search.hierarchy import merge_further
 from prcut.search.merge import MergeTree
 
 MOST_LINKED = 4096
 """Clusters between which links are added up: 134 MB of them."""
-
-
-class LabelledGraph(NamedTuple):
-    """A graph, or one block of it, with the labels of its rows; the core rows come first.
-
-    The graph has been weighed by the weights of the core rows, if there are any.
-    """
-
-    graph: SimilarityGraph
-    labels: Tensor
-    n_core: int
-    weights: Tensor | None = None
 
 
 class Score(NamedTuple):
@@ -56,39 +42,15 @@ def score_labels(
 ) -> Score:
     """Score the labels of all rows of one graph, which was weighed by their weights, if any."""
     on_device = torch.from_numpy(labels).to(graph.weight.device)
-    by = None if weights is None else torch.from_numpy(weights).to(on_device.device)
-    block = LabelledGraph(graph, on_device, graph.n_samples, by)
-    return score_blocks([block], n_clusters, balance_weight, layer_sizes)
-
-
-def score_blocks(
-    blocks: Iterable[LabelledGraph],
-    n_clusters: int,
-    balance_weight: float,
-    layer_sizes: Sequence[int] = (),
-    *,
-    is_shared: bool = False,
-) -> Score:
-    """Score a partition by sums over the blocks of a graph.
-
-    ``is_shared`` says that the other processes hold the other blocks.
-    """
-    n_linked = n_clusters if n_clusters <= MOST_LINKED else 0
-    cuts, sizes = torch.zeros(2, n_clusters, dtype=torch.float64)
-    links = torch.zeros(n_linked, n_linked, dtype=torch.float64)
-    total = torch.zeros(1, dtype=torch.float64)
-    for graph, labels, n_core, weights in blocks:
-        cuts += cluster_cuts(graph.weight, labels, n_clusters).cpu()
-        sizes += torch.bincount(labels[:n_core], weights, n_clusters).cpu()
-        total += graph.weight.values().double().sum().cpu()
-        if n_linked:
-            links += cluster_links(graph.weight, labels, n_clusters).cpu()
-    if is_shared and this_process().world_size > 1:
-        cuts, sizes, total, links = _sum_over_processes(cuts, sizes, total, links)
-    n_samples = float(sizes.sum())
-    cost = ClusterCost.of(n_samples, total.item(), n_clusters, balance_weight=balance_weight)
-    between = csr_array(links.fill_diagonal_(0).numpy()) if n_linked else None
-    return score_sums(cuts.numpy(), sizes.numpy(), between, cost, layer_sizes)
+    cuts = cluster_cuts(graph.weight, on_device, n_clusters).double().cpu().numpy()
+    sizes = np.bincount(labels, weights, n_clusters).astype(np.float64)
+    total = float(graph.weight.values().double().sum())
+    links = None
+    if n_clusters <= MOST_LINKED:
+        between = cluster_links(graph.weight, on_device, n_clusters).double().cpu()
+        links = csr_array(between.fill_diagonal_(0).numpy())
+    cost = ClusterCost.of(float(sizes.sum()), total, n_clusters, balance_weight=balance_weight)
+    return score_sums(cuts, sizes, links, cost, layer_sizes)
 
 
 def score_sums(
@@ -108,11 +70,3 @@ def score_sums(
     whole = sizes.astype(np.int64)
     is_whole = np.array_equal(whole, sizes)
     return Score(cost.objective(cuts, sizes), ratio_cut, whole if is_whole else sizes, tree)
-
-
-def _sum_over_processes(*sums: Tensor) -> list[Tensor]:
-    device = choose_device("auto") if distributed.get_backend() == "nccl" else "cpu"
-    joined = torch.cat([values.flatten() for values in sums]).to(device)
-    distributed.all_reduce(joined)
-    split = joined.cpu().split([values.numel() for values in sums])
-    return [values.view_as(like) for values, like in zip(split, sums, strict=True)]

@@ -14,7 +14,7 @@ from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import choose_scales
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.starts import LazyStart, Start, Trainer
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.training.assigner.predict import rank_clusters
 from prcut.training.batches import GatheredPairs
 from prcut.training.loop import train

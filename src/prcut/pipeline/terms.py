@@ -95,10 +95,8 @@ class ClusterTree(NamedTuple):
     children: dict[int, list[int]]
 
     @classmethod
-    def of(
-        cls, n_clusters: int, tree: MergeTree | None, groups: np.ndarray | None = None
-    ) -> ClusterTree:
-        """Make the tree of a merge tree; of groups of clusters, by number; or of one group."""
+    def of(cls, n_clusters: int, tree: MergeTree | None) -> ClusterTree:
+        """Make the tree of a merge tree, or of one group that holds all clusters."""
         if tree is not None:
             pairs = np.asarray(tree.children)
             n_nodes, number = 2 * n_clusters - 1, np.arange(n_clusters, 2 * n_clusters - 1)
@@ -106,12 +104,7 @@ class ClusterTree(NamedTuple):
             if not is_tree or (pairs >= number[:, None]).any():
                 raise InvalidInputError(f"the tree does not merge {n_clusters} clusters into one.")
             return cls(n_clusters, {n_clusters + i: pair for i, pair in enumerate(pairs.tolist())})
-        root = [*range(n_clusters)]
-        if groups is None:
-            return cls(n_clusters, {n_clusters: root})
-        n_groups = int(groups.max()) + 1
-        nodes = {n_clusters + i: np.flatnonzero(groups == i).tolist() for i in range(n_groups)}
-        return cls(n_clusters, {**nodes, n_clusters + n_groups: [*nodes]})
+        return cls(n_clusters, {n_clusters: [*range(n_clusters)]})
 
     @property
     def root(self) -> int:

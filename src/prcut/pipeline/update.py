@@ -19,7 +19,7 @@ from prcut.pipeline.fit import Fit, distil_votes
 from prcut.pipeline.known import refuse_known
 from prcut.pipeline.score import score_labels
 from prcut.pipeline.starts import Lazy
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.progress import Step
 from prcut.search.explain import Reasons, find_reasons
 from prcut.search.follow import Change, follow

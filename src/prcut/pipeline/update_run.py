@@ -29,7 +29,7 @@ from prcut.pipeline.run_folder import RunResult, check_finished, read_plan, read
 from prcut.pipeline.run_plan import GraphConfig, describe_run
 from prcut.pipeline.saved_fit import SavedFit, parse_fit
 from prcut.pipeline.update import Update, stack_rows, update_rows
-from prcut.runtime.distributed import choose_device
+from prcut.runtime.device import choose_device
 from prcut.runtime.folder import Folder, absolute_path, parsing
 from prcut.runtime.sources import Source, draw_rows, open_source
 from prcut.training.assigner.saved import load_model
@@ -53,8 +53,6 @@ class FinishedRun(NamedTuple):
         folder = Folder(path)
         plan = read_plan(folder)
         check_finished(folder)
-        if plan["kind"] != "run":
-            raise InvalidInputError(f"{path} has levels; only a run of --clusters has one graph.")
         data = data if data is not None else plan.get("data")
         if data is None:
             raise InvalidInputError(f"{path} does not record where its data are; give their path.")

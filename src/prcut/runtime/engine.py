@@ -30,9 +30,6 @@ class Engine(Protocol):
     ) -> None:
         """Run ``task`` with every number below ``n_tasks``; together they do ``total`` rows."""
 
-    def train(self, job: Callable[[], None]) -> None:
-        """Run a job in all the processes that train together."""
-
 
 class LocalEngine:
     """Runs tasks in this process, one after the other.
@@ -51,10 +48,6 @@ class LocalEngine:
         for number in range(n_tasks):
             task(number, report.advance)
             release_memory()
-
-    def train(self, job: Callable[[], None]) -> None:
-        """Run the job in this process; others that torchrun started do the same."""
-        job()
 
 
 def read_ahead(items: Iterator[_T]) -> Generator[_T, None, None]:

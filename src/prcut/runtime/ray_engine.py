@@ -1,8 +1,8 @@
-"""Ray as the engine: tasks on any node of a cluster, training by Ray Train.
+"""Ray as the engine: tasks on any node of a cluster.
 
 The tasks are those of one machine. A node, a worker or the driver may die at any moment: Ray runs a
-task again on another node, a driver that is started again finds the finished files, and training
-resumes from its checkpoint. Nothing is lost with Ray's own state.
+task again on another node, and a driver that is started again finds the finished files. Nothing is
+lost with Ray's own state.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import secrets
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from statistics import median
@@ -47,18 +45,13 @@ class RayEngine:
         Address of a cluster, such as ``"auto"`` or ``"ray://head:10001"``; by default
         ``RAY_ADDRESS``, or else a cluster of this machine that stops with this process and listens
         on loopback only.
-    n_workers : int
-        Processes that train together.
     slow_seconds : float
         A task that takes longer than this, and than four times the median, is also run by a
         second worker, because the first may hang.
-    train_timeout : float
-        Seconds after which training processes give up waiting for one another, and resume from
-        the last checkpoint.
 
     Examples
     --------
-    >>> engine = RayEngine("auto", n_workers=2)  # doctest: +SKIP
+    >>> engine = RayEngine("auto")  # doctest: +SKIP
     >>> fit_run("s3://bucket/parts", "s3://bucket/run", config, engine=engine)  # doctest: +SKIP
     """
 
@@ -66,9 +59,7 @@ class RayEngine:
         self,
         address: str | None = None,
         *,
-        n_workers: int = 1,
         slow_seconds: float = _SLOW_SECONDS,
-        train_timeout: float = 300.0,
     ) -> None:
         try:
             import ray
@@ -76,10 +67,7 @@ class RayEngine:
             raise InvalidInputError(
                 "engine='ray' needs Ray, which is not installed; pip install 'prcut[ray]'."
             ) from error
-        from prcut.numerics.validation import check_positive_int  # which imports torch
-
-        check_positive_int("n_workers", n_workers)
-        self._n_workers, self._slow, self._timeout = n_workers, slow_seconds, train_timeout
+        self._slow = slow_seconds
         if not ray.is_initialized():
             _connect(address or os.environ.get("RAY_ADDRESS") or "local")
 
@@ -104,31 +92,6 @@ class RayEngine:
         if tasks.failures:
             report.advance(0, running=0, failed=len(tasks.failures))
             raise StageError(_describe(stage, tasks.failures, n_tasks))
-
-    def train(self, job: Callable[[], None]) -> None:
-        """Run the job in ``n_workers`` processes of Ray Train, on GPUs if the cluster has them."""
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchConfig, TorchTrainer
-
-        use_gpu = _resource("GPU") >= self._n_workers
-        backend = "nccl" if use_gpu else "gloo"
-        trainer = TorchTrainer(
-            job,
-            scaling_config=ScalingConfig(num_workers=self._n_workers, use_gpu=use_gpu),
-            run_config=RunConfig(
-                # for Ray's own state, which nothing here needs
-                name=f"prcut-{secrets.token_hex(4)}",
-                storage_path=f"{tempfile.gettempdir()}/prcut-ray",
-                failure_config=FailureConfig(max_failures=_RETRIES),
-            ),
-            torch_config=TorchConfig(backend=backend, timeout_s=int(self._timeout)),
-        )
-        try:
-            trainer.fit()
-        except Exception as error:
-            raise StageError(
-                f"training failed {_RETRIES + 1} times, the last time with: {error}"
-            ) from error
 
 
 def _resource(name: str) -> float:

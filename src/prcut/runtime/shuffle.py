@@ -66,4 +66,4 @@ def gather(
 
 
 def _name(number: int, suffix: str) -> str:
-    return f"piece-{number:06d}.{suffix}"  # as older versions called them on disk
+    return f"input-{number:06d}.{suffix}"

@@ -1,9 +1,7 @@
 """Training batches: pairs of rows with their features, or rows with labels to distil.
 
 :class:`GatheredPairs` takes the rows of a sampler's pairs from features in memory (or mapped into
-it); :class:`prcut.pipeline.outofcore.pair_shards.PairShards` reads pairs that were written with
-their features; :class:`LabelledRows` needs no pairs. All give the same batch at a step, however
-many processes divide it.
+it); :class:`LabelledRows` needs no pairs. Both give the same batch at a step, whatever came before.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from torch import Tensor, nn
 from prcut.graph.rows import as_features, gather_rows
 from prcut.numerics.objective import soft_cuts, soft_pair_cuts, soft_pair_sums
 from prcut.numerics.sparse import csr_tensor
-from prcut.runtime.distributed import this_process
 from prcut.runtime.engine import read_ahead
 from prcut.training.pairs import PairBatch, PairSampler
 from prcut.training.settings import TrainSettings
@@ -66,24 +63,19 @@ class BatchStream(Protocol):
         seed: int,
         start_step: int,
         n_streams: int,
-        rank: int,
-        world_size: int,
     ) -> Generator[Batch, None, None]:
-        """Yield batches without end, from step ``start_step`` on: this process's part of each."""
+        """Yield batches without end, from step ``start_step`` on."""
 
 
 def open_stream(
     batches: BatchStream, config: TrainSettings, start_step: int
 ) -> Generator[Batch, None, None]:
-    """Open this process's part of the batches of a training run."""
-    rank, world_size = this_process()
+    """Open the batches of a training run."""
     return batches.stream(
         config.batch_size,
         seed=config.seed,
         start_step=start_step,
         n_streams=config.n_streams,
-        rank=rank,
-        world_size=world_size,
     )
 
 
@@ -108,22 +100,19 @@ class GatheredPairs:
         seed: int = 0,
         start_step: int = 0,
         n_streams: int = 8,
-        rank: int = 0,
-        world_size: int = 1,
     ) -> Generator[FeatureBatch, None, None]:
         """Yield batches without end, the next one made while the last is used where that pays."""
-        share = {"n_streams": n_streams, "rank": rank, "world_size": world_size}
 
         def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
                 for sampler, steps in groupby(range(first, first + _STEPS_AHEAD), self._sampler_at):
-                    yield draw_steps(sampler, batch_size, seed, list(steps), **share)
+                    yield draw_steps(sampler, batch_size, seed, list(steps), n_streams=n_streams)
 
         def gather(pairs: PairBatch) -> FeatureBatch:
             return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])
 
         # working ahead hides its time where a core is idle; where none is, it costs a little
-        has_idle_core = torch.get_num_threads() < (os.cpu_count() or 1) and world_size == 1
+        has_idle_core = torch.get_num_threads() < (os.cpu_count() or 1)
         with ExitStack() as stack:
 
             def ahead(made: Iterator[_T]) -> Iterator[_T]:
@@ -155,11 +144,9 @@ class LabelledRows:
         seed: int = 0,
         start_step: int = 0,
         n_streams: int = 8,
-        rank: int = 0,
-        world_size: int = 1,
     ) -> Generator[LabelledBatch, None, None]:
         """Yield batches without end, in an order that is drawn anew when it is used up."""
-        check_streams(batch_size, n_streams, rank, world_size)
+        check_streams(batch_size, n_streams)
         n_samples = len(self.labels)
         n_rounds = -(-batch_size // n_samples)  # of an order, where a batch is larger than it
         per_order = n_rounds * n_samples // batch_size
@@ -169,7 +156,7 @@ class LabelledRows:
             if number != drawn:
                 drawn, generator = number, stream_generator(seed, number, 0)
                 order = torch.randperm(n_samples, generator=generator).repeat(n_rounds)
-            rows = order[position * batch_size :][rank:batch_size:world_size]
+            rows = order[position * batch_size :][:batch_size]
             yield LabelledBatch(gather_rows(self.features, rows), self.labels[rows])
 
 

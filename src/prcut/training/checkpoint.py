@@ -62,7 +62,7 @@ def load_checkpoint(
             tensors = load(folder.read_bytes(name))
             if broken := [key for key, value in tensors.items() if not value.isfinite().all()]:
                 raise ValueError(f"{broken[0]} holds NaN or infinity")
-            if "heads" in tensors and len(tensors["heads"]) < len(state.heads):
+            if len(tensors["heads"]) < len(state.heads):
                 state.keep_heads(assigner, tensors["heads"])
             assigner.load_state_dict(_with_prefix(tensors, "assigner."))
             if not getattr(assigner, "is_finite", True):
@@ -82,9 +82,7 @@ def load_checkpoint(
 
 def _check_plan(folder: Folder, record: Any, config: TrainConfig) -> None:
     check_format(f"the checkpoint in {folder.path}", whole_number(record["format"]), _FORMAT)
-    wanted = asdict(config)
-    # what an earlier version did not let choose was as it is by default
-    found = {**asdict(TrainConfig()), **record["config"]}
+    wanted, found = asdict(config), record["config"]
     differs = sorted(name for name in wanted if found[name] != wanted[name])
     if differs:
         raise InvalidInputError(

@@ -6,10 +6,10 @@ from contextlib import closing
 from itertools import islice
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from prcut.numerics.objective import balance_factor, cluster_imbalance
-from prcut.runtime.distributed import this_process, widest_float
+from prcut.runtime.device import widest_float
 from prcut.training.assigner.network import Assigner
 from prcut.training.batches import BatchStream, FeatureBatch, open_stream
 from prcut.training.state import TrainConfig, TrainState
@@ -43,12 +43,8 @@ def held_objectives(batches: BatchStream, assigner: nn.Module, config: TrainConf
             cuts.scatter_add_(0, source, cut).scatter_add_(0, target, cut)
             weight = batch.node_weight.to(device, dtype)[:, None]
             masses.scatter_add_(0, labels, weight.expand_as(labels))
-    world_size = this_process().world_size
-    if world_size > 1:
-        for sums in (cuts, masses):
-            distributed.all_reduce(sums)
     masses /= masses.sum(0)
-    cuts /= _N_HELD * world_size
+    cuts /= _N_HELD
     # an empty cluster has no cut to divide by its mass
     cut = 0.5 * torch.where(masses > 0, cuts / masses, 0.0).sum(0)
     factor = balance_factor(config.balance_weight, assigner.n_clusters)

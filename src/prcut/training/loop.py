@@ -1,7 +1,6 @@
-"""Training: the paper's Algorithm 1, in one loop for one process or many.
+"""Training: the paper's Algorithm 1, in one loop.
 
-The batches of a step do not depend on the number of processes, so a run started with ``torchrun``
-follows the same curve, and a run that was killed resumes from its checkpoint with the same numbers.
+A run that was killed resumes from its checkpoint with the same numbers.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Callable
 from contextlib import closing
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from prcut.errors import PRCutError
 from prcut.numerics.objective import balance_factor, cluster_imbalance, divide_by_mass
 from prcut.numerics.proximal import proximal_softmax, softmax
-from prcut.runtime.distributed import this_process, widest_float
+from prcut.runtime.device import widest_float
 from prcut.runtime.folder import Folder
 from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_sums
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
@@ -43,12 +42,12 @@ def train(
 ) -> TrainState:
     """Train an assigner in place: descend the ratio cut of pairs, or distil their labels.
 
-    Under ``torchrun`` (any initialised torch.distributed) each process takes its part of every
-    batch; assigner and running mass stay the same in all of them.
+    It trains in one process; a loop of your own that trains in several takes
+    :class:`prcut.RatioCutLoss`.
 
     Parameters
     ----------
-    batches : GatheredPairs, PairShards, LabelledRows, or another BatchStream
+    batches : GatheredPairs, LabelledRows, or another BatchStream
         The labels of labelled rows are distilled: each step descends their cross-entropy instead
         of a cut.
     assigner : Assigner, or a module with ``n_clusters`` that returns logits
@@ -78,8 +77,7 @@ def train(
     state = state or TrainState.start(assigner, config)
     if checkpoint is not None:
         load_checkpoint(checkpoint, assigner, state, config)
-    device, rank = next(assigner.parameters()).device, this_process().rank
-    parallel = _parallel(assigner)
+    device = next(assigner.parameters()).device
     to_probs = proximal_softmax if config.descent == "proximal" else softmax
     low_precision = config.precision == "bfloat16"
     measured: list[Tensor] = []
@@ -90,11 +88,10 @@ def train(
         while state.step < config.max_steps and not _has_stalled(state, config.patience):
             if config.n_heads_at(state.step) < len(state.heads):
                 drop_heads(batches, assigner, config, state, config.n_heads_at(state.step))
-                parallel = _parallel(assigner)
             factor = balance_factor(config.balance_weight_at(state.step), state.n_clusters)
             batch = _on_device(next(stream), device)  # Alg. 1, lines 3–5
             with torch.autocast(device.type, torch.bfloat16, enabled=low_precision):
-                logits = parallel(batch.features)
+                logits = assigner(batch.features)
             logits = logits.float()
             if isinstance(batch, LabelledBatch):
                 votes = batch.labels.reshape(len(logits), -1)
@@ -121,19 +118,13 @@ def train(
                 measured.clear()
                 if on_record is not None:
                     on_record(record)
-            if checkpoint is not None and rank == 0 and state.step % config.checkpoint_every == 0:
+            if checkpoint is not None and state.step % config.checkpoint_every == 0:
                 save_checkpoint(checkpoint, assigner, state, config)
     if len(state.heads) > 1:  # stopped early
         drop_heads(batches, assigner, config, state, 1)
-    if checkpoint is not None and rank == 0:
+    if checkpoint is not None:
         save_checkpoint(checkpoint, assigner, state, config)
     return state
-
-
-def _parallel(assigner: nn.Module) -> nn.Module:
-    if this_process().world_size == 1:
-        return assigner
-    return nn.parallel.DistributedDataParallel(assigner)
 
 
 def _on_device(batch: Batch, device: torch.device) -> Batch:
@@ -155,12 +146,7 @@ def _record(state: TrainState, means: Tensor, factor: float, probs: Tensor, batc
     weight = weight.to(means.dtype)[:, None].expand_as(labels)
     sizes = means.new_zeros(state.n_clusters, n_heads).scatter_add_(0, labels, weight)
     certainty = confidence.to(means.dtype).mean(0)[None]
-    figures = torch.cat([means.view(-1, n_heads), certainty, sizes])
-    world_size = this_process().world_size
-    if world_size > 1:
-        distributed.all_reduce(figures)
-        figures[:n_means] /= world_size
-    figures = figures.cpu()
+    figures = torch.cat([means.view(-1, n_heads), certainty, sizes]).cpu()
     distils = isinstance(batch, LabelledBatch)
     objectives = figures[0] if distils else figures[0] + factor * figures[1]
     if not objectives.isfinite().all():

@@ -13,7 +13,6 @@ from prcut.numerics.objective import (
     soft_ratio_cut,
 )
 from prcut.numerics.validation import check_positive_int
-from prcut.runtime.distributed import this_process
 
 
 class RunningClusterMass(nn.Module):
@@ -79,7 +78,7 @@ class RunningClusterMass(nn.Module):
 
 
 def _sum_over_ranks(local: Tensor) -> Tensor:
-    if this_process().world_size > 1:
+    if distributed.is_available() and distributed.is_initialized():
         total: Tensor = _SumOverRanks.apply(local)  # type: ignore[no-untyped-call]
         return total
     return local
@@ -167,7 +166,7 @@ class RatioCutLoss(nn.Module):
         weight : tensor, shape (n_pairs,), optional
             Similarities, equal by default; they are scaled to the sum 1.
         node_weight : tensor, shape (n_rows,), optional
-            As for :class:`prcut.RunningClusterMass`.
+            As for :class:`prcut.training.RunningClusterMass`.
         """
         source, target = pairs
         weight = probs.new_ones(len(source)) if weight is None else weight

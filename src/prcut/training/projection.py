@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +12,6 @@ from torch import Tensor
 from prcut.graph.rows import as_features, gather_rows, measure_features
 from prcut.training.adam import Adam
 from prcut.training.assigner.network import Assigner
-from prcut.training.batches import Batch, BatchStream
 from prcut.training.state import TrainState
 
 # rows of the sample that directions are found in, and rounds of finding them
@@ -85,17 +82,3 @@ def _whiten(covariance: Tensor) -> Tensor:
     length = (variance.clamp_min(0) * factor**2).mean().sqrt().clamp_min(1e-6)
     whitened: Tensor = turn * (factor / length)
     return whitened
-
-
-@dataclass(frozen=True)
-class ProjectedBatches:
-    """Batches from elsewhere, such as the disk, with the coordinates of their rows."""
-
-    batches: BatchStream
-    projection: Projection
-
-    def stream(self, batch_size: int, **options: Any) -> Generator[Batch, None, None]:
-        """Yield batches without end."""
-        with closing(self.batches.stream(batch_size, **options)) as stream:
-            for batch in stream:
-                yield batch._replace(features=self.projection(batch.features))

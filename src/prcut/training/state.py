@@ -35,7 +35,7 @@ class TrainConfig(TrainSettings):
     ----------
     max_steps : int
     batch_size : int
-        Pairs per step, or rows while distilling, over all processes.
+        Pairs per step, or rows while distilling.
     learning_rate : float
     schedule : {"cosine", "constant"}
         ``"cosine"`` warms up over the first steps and falls to 0 at ``max_steps``.
@@ -61,7 +61,7 @@ class TrainConfig(TrainSettings):
     precision : {"float32", "bfloat16"}
         Precision of the assigner's matrix products; softmax and loss are float32.
     n_streams : int
-        Logical streams a batch is drawn from; the number of processes must divide it.
+        Logical streams a batch is drawn from; they divide it equally.
     checkpoint_every : int
         Steps between checkpoints, a multiple of 10.
     seed : int
@@ -130,7 +130,7 @@ class TrainConfig(TrainSettings):
 
 
 class Record(NamedTuple):
-    """Summary of the last ten steps, over all processes.
+    """Summary of the last ten steps.
 
     Attributes
     ----------

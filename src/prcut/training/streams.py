@@ -1,9 +1,6 @@
-"""Logical streams of random numbers: a step's batch is the same on any number of processes.
+"""Logical streams of random numbers: a step's batch depends on nothing but the seed and the step.
 
-A batch is made of ``n_streams`` equally large streams, each seeded by (seed, step, stream); process
-``rank`` draws the streams ``rank, rank + world_size, …``. The union over processes is therefore the
-same for every ``world_size``, and the mean of their losses, given a common cluster mass, is the
-loss of one process that draws all streams.
+A batch is made of ``n_streams`` equally large streams, each seeded by (seed, step, stream).
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ from prcut.training.pairs import PairBatch, PairSampler
 def stream_generator(seed: int, step: int, stream: int) -> Generator:
     """Return the generator of one logical stream at one step, on the CPU.
 
-    It depends on nothing else: a run that resumes at ``step``, or runs on another number of
-    processes, draws what the first would have drawn.
+    It depends on nothing else: a run that resumes at ``step`` draws what the first would have
+    drawn.
 
     >>> import torch
     >>> draws = [torch.rand(1, generator=stream_generator(0, 7, stream)) for stream in (1, 1, 2)]
@@ -45,44 +42,32 @@ def draw_steps(
     steps: Sequence[int],
     *,
     n_streams: int = 8,
-    rank: int = 0,
-    world_size: int = 1,
 ) -> list[PairBatch]:
-    """Draw the batches of several steps, faster than one by one: the streams of one process.
+    """Draw the batches of several steps, faster than one by one.
 
     :class:`prcut.training.pairs.UniformPairs` meets edges within a stream only, ``n_streams`` times
     fewer than in an undivided batch: take ``n_streams=1`` for the paper's batches.
 
-    ``batch_size`` is that of all processes together; ``n_streams`` divides it.
+    ``n_streams`` divides ``batch_size``.
 
     >>> from prcut import SimilarityGraph
     >>> from prcut.training.pairs import EdgePairs
     >>> sampler = EdgePairs(SimilarityGraph.from_neighbors([[1], [2], [1]]))
-    >>> (batch,) = draw_steps(sampler, 16, seed=0, steps=[3], rank=1, world_size=2)
+    >>> (batch,) = draw_steps(sampler, 16, seed=0, steps=[3])
     >>> batch.rows.shape, batch.weight.sum().item()
-    (torch.Size([16]), 1.0)
+    (torch.Size([32]), 1.0)
     """
-    check_streams(batch_size, n_streams, rank, world_size)
-    mine = range(rank, n_streams, world_size)
-    streams = [[stream_generator(seed, step, stream) for stream in mine] for step in steps]
+    check_streams(batch_size, n_streams)
+    streams = [
+        [stream_generator(seed, step, stream) for stream in range(n_streams)] for step in steps
+    ]
     return sampler.draw_batches(batch_size // n_streams, streams)
 
 
-def check_streams(batch_size: int, n_streams: int, rank: int = 0, world_size: int = 1) -> None:
-    """Refuse streams that processes cannot divide equally."""
-    for name, value in (
-        ("batch_size", batch_size),
-        ("n_streams", n_streams),
-        ("world_size", world_size),
-    ):
+def check_streams(batch_size: int, n_streams: int) -> None:
+    """Refuse a batch that streams cannot divide equally."""
+    for name, value in (("batch_size", batch_size), ("n_streams", n_streams)):
         check_positive_int(name, value)
-    if not 0 <= rank < world_size:
-        raise InvalidInputError(f"{rank=} must be >= 0 and < {world_size=}.")
-    if n_streams % world_size:
-        raise InvalidInputError(
-            f"{n_streams=} must be a multiple of {world_size=}, so that every process draws as "
-            "many streams; change the number of processes."
-        )
     if batch_size % n_streams:
         raise InvalidInputError(
             f"{batch_size=} must be a multiple of {n_streams=}, so that streams are equally "

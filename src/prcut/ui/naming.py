@@ -18,14 +18,12 @@ from prcut.graph.build import build_graph
 from prcut.graph.saved import load_graph
 from prcut.pipeline.names import Namer, Names, clean_text, name_clusters, write_names
 from prcut.pipeline.run_folder import check_finished, read_plan
-from prcut.pipeline.sampling import read_layers
 from prcut.pipeline.saved_fit import parse_fit
 from prcut.runtime.folder import Folder, parsing
 from prcut.runtime.progress import Progress, Reporter
 from prcut.runtime.sources import Source, rows_per_read
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.assigner.saved import load_model
-from prcut.training.assigner.saved_tree import load_levels
 from prcut.ui.report.row_contents import read_images, read_texts
 from prcut.ui.report.saved_run import open_data
 
@@ -81,9 +79,9 @@ def name_run(
     plan = read_plan(folder)
     check_finished(folder)
     with parsing(f"{run}/plan.json"):
-        source = open_data(run, data, plan, dict(folder.read_json("result.json")))
-        metric = plan.get("config", plan)["metric"]
-    in_memory = plan.get("mode") == "memory"
+        source = open_data(run, data, plan)
+        metric = plan["metric"]
+    in_memory = plan["mode"] == "memory"
     ranges = _choose_ranges(source, None if in_memory else _MOST_ROWS)
     rows = np.concatenate([np.arange(*one) for one in ranges])
     # before the rows are assigned: a column that is missing is found at once
@@ -125,25 +123,21 @@ def _assign(
 
     Features are empty where the run has its graph in memory, and none has to be made of them.
     """
-    path = f"{folder.path}/model"
-    about: dict[str, Any]
-    if plan["kind"] == "levels":
-        levels = load_levels(path)
-        assigner: Any = levels.assigner
-        about = {"groups": read_layers(levels)[0]}
-    else:
-        loaded = load_model(path)
-        assigner, fitted = loaded.assigner, parse_fit(loaded).fitted
-        about = {"tree": fitted.get("merge_tree_"), "layer_sizes": fitted.get("layer_sizes_", ())}
+    loaded = load_model(f"{folder.path}/model")
+    assigner, fitted = loaded.assigner, parse_fit(loaded).fitted
     report = Reporter("name", sum(stop - start for start, stop in ranges), on_progress)
     labels, kept = [], [np.empty((0, source.n_features), np.float32)]
     for start, stop in ranges:
         features = source.read(start, stop)
         labels.append(assign_labels(assigner, features))
-        if plan.get("mode") != "memory":
+        if plan["mode"] != "memory":
             kept.append(np.asarray(features, np.float32))
         report.advance(stop - start)
-    about["n_clusters"] = assigner.n_clusters
+    about = {
+        "tree": fitted.get("merge_tree_"),
+        "layer_sizes": fitted.get("layer_sizes_", ()),
+        "n_clusters": assigner.n_clusters,
+    }
     return np.concatenate(labels), np.concatenate(kept), about
 
 

@@ -1,6 +1,5 @@
 """Encoders of other libraries: what each is asked for, and tiny weights of real ones."""
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,9 +13,9 @@ from torch import Tensor, nn
 from encoder_samples import TEXTS, images, library, tiny_bert, tiny_image_model
 from prcut.pipeline.embedding import embed
 from prcut.pipeline.encoders import hub
-from prcut.pipeline.encoders.load import load_encoder
 
 
+@pytest.mark.costly("imports transformers")
 def test_transformers_texts_are_mean_tokens_without_padding(tmp_path: Path) -> None:
     path = tiny_bert(tmp_path / "bert")
     transformers = library("transformers")
@@ -69,44 +68,6 @@ def test_sentence_transformers_folder(tmp_path: Path) -> None:
     model = sentence_transformers.SentenceTransformer(str(path), device="cpu")
     expected = model.encode(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(rows, expected, atol=2e-3)
-
-
-def test_timm_with_weights_of_a_file(tmp_path: Path) -> None:
-    timm = library("timm")
-    from safetensors.torch import save_file
-
-    model = timm.create_model("resnet10t", pretrained=False).eval()
-    save_file(model.state_dict(), tmp_path / "weights.safetensors")
-    encoder = f"timm:resnet10t@{tmp_path}/weights.safetensors"
-    rows = embed(images(3, 32), encoder, cache=tmp_path / "cache")
-    assert rows.shape == (3, model.num_features)
-    loaded = load_encoder(encoder, torch.device("cpu"), "images").module
-    torch.testing.assert_close(loaded.conv1[0].weight, model.conv1[0].weight)
-
-
-def test_open_clip_with_weights_of_a_file(tmp_path: Path) -> None:
-    open_clip = library("open_clip")
-    config = {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16},
-        "text_cfg": {
-            "context_length": 77,
-            "vocab_size": 49408,
-            "width": 64,
-            "heads": 1,
-            "layers": 1,
-        },
-    }
-    (tmp_path / "tiny-clip.json").write_text(json.dumps(config))
-    open_clip.add_model_config(tmp_path / "tiny-clip.json")
-    model = open_clip.create_model("tiny-clip").eval()
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
-    encoder = f"open_clip:tiny-clip@{tmp_path}/weights.pt"
-    rows = embed(TEXTS, encoder, cache=tmp_path / "cache")
-    with torch.inference_mode():
-        expected = model.encode_text(open_clip.get_tokenizer("tiny-clip")(TEXTS))
-    np.testing.assert_allclose(rows, expected, atol=5e-3)
-    assert embed(images(3, 32), encoder, cache=tmp_path / "cache").shape == (3, 16)
 
 
 # -- the same, with a stand-in for timm, which cannot be imported without torchvision ------------

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from benchmarks.harness.usage import MeasuredEngine
 
-from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.errors import CorruptFileError
 from prcut.graph.exact_search import find_nearest
 from prcut.graph.neighbors import find_neighbors
+from prcut.pipeline.outofcore import capacity
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import (
     Rates,
@@ -21,35 +22,30 @@ from prcut.pipeline.outofcore.capacity import (
     show_plan,
 )
 from prcut.pipeline.outofcore.link import link_blocks
-from prcut.pipeline.outofcore.pair_shards import ShardConfig, write_pair_shards
 from prcut.pipeline.outofcore.sizes import most_block_rows
-from prcut.pipeline.settings import Solver
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder
 from prcut.ui.cli.commands import main
 
 
-@pytest.mark.parametrize("solver", ["search", "train"])
-def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path, solver: Solver) -> None:
+@pytest.mark.costly("30,000 rows: of fewer the model says little")
+def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(30_000, 32)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     # modules that are imported on the way would be counted as bytes read
     build_blocks(rows[:300], tmp_path / "few", BlockConfig(block_rows=100))
     engine = MeasuredEngine(LocalEngine())
     # what a run on disk keeps: enough to distil, here all rows
-    config = BlockConfig(block_rows=3_000, kept=450 * 256 if solver == "search" else None)
+    config = BlockConfig(block_rows=3_000, kept=450 * 256)
     blocks = build_blocks(tmp_path / "rows.npy", tmp_path / "blocks", config, engine=engine)
-    if solver == "train":
-        write_pair_shards(blocks, tmp_path / "pairs", ShardConfig(), engine=engine)
-    else:
-        link_blocks(blocks, Folder(tmp_path / "parts"), "mean", engine, {"total": 30_000})
-    work = Workload(30_000, 32, 10, block_rows=3_000, solver=solver)
+    link_blocks(blocks, Folder(tmp_path / "parts"), "mean", engine, {"total": 30_000})
+    work = Workload(30_000, 32, 10, block_rows=3_000)
     planned = {stage.stage: stage for stage in plan_stages(work)}
     for stage, used in engine.usage.items():
         if stage in ("join", "meet"):  # depend on how many edges lead to other blocks
             continue
         assert used.written == pytest.approx(planned[stage].written, rel=0.15), stage
-        if stage in ("gather", "shuffle pairs", "link"):  # the system counts no mapped files
+        if stage in ("gather", "link"):  # the system counts no mapped files
             assert used.read == pytest.approx(planned[stage].read, rel=0.15), stage
 
 
@@ -65,6 +61,7 @@ def test_costs_grow_with_what_they_are_of() -> None:
     )
 
 
+@pytest.mark.weekly("a ratio of CPU times")
 def test_neighbors_cost_what_their_search_takes() -> None:
     """Of rows with structure, in units of one comparison on this machine."""
     rng = np.random.default_rng(0)
@@ -81,41 +78,28 @@ def test_neighbors_cost_what_their_search_takes() -> None:
     assert planned / 5 < (middle - start) / 30_000**1.5 / of_pair < 4 * planned
 
 
-def test_a_billion_rows_are_affordable() -> None:
-    work = Workload(10**9, 768, 10_000)
-    assert sum(stage.core_seconds for stage in plan_stages(work)) < 300 * 3600
-    assert "at $0.04 a core-hour" in show_plan(work)
+@pytest.mark.weekly("measures the machine for 20 CPU-seconds")
+def test_rates_are_measured() -> None:
+    rates = capacity._measure()
+    assert all(rate > 0 for rate in rates)
 
 
-def test_rates_are_measured_and_kept(
+def test_rates_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "prcut.pipeline.outofcore.capacity.cache_folder", lambda kind: tmp_path / kind
-    )
+    monkeypatch.setattr(capacity, "cache_folder", lambda kind: tmp_path / kind)
+    monkeypatch.setattr(capacity, "_measure", lambda: Rates(flops=1e10))
     assert read_rates() is None
     assert main(["plan", "--rows", "1e9", "--dim", "768", "--k", "10000"]) == 0
-    out = capsys.readouterr().out
-    assert "typical" in out
-    assert "draw pairs" not in out
-    assert main(["plan", "--rows", "1e9", "--dim", "768", "-k", "10", "--solver", "train"]) == 0
-    assert "draw pairs" in capsys.readouterr().out
+    assert "typical" in capsys.readouterr().out
     rates = calibrate()
-    assert all(rate > 0 for rate in rates)
     assert read_rates() == rates
     assert main(["plan", "--rows", "1e6", "--dim", "64", "-k", "10"]) == 0
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert show_plan(Workload(10**6, 64, 10, block_rows=most_block_rows(10**6)), rates) in out
-    old = json.dumps(rates._asdict()).replace("comparisons", "search")  # seconds, before 0.2.0
-    for content in ("[]", old):
+    other = json.dumps(rates._asdict()).replace("comparisons", "search")
+    for content in ("[]", other):
         (tmp_path / "capacity/rates.json").write_text(content)
         with pytest.raises(CorruptFileError):
             read_rates()
-
-
-def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidInputError, match="n_features=0"):
-        Workload(10, 0, 2)
-    assert main(["plan", "--rows", "many", "--dim", "2", "-k", "2"]) == 2
-    assert "--rows 'many' is not a number" in capsys.readouterr().err

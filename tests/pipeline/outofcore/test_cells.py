@@ -45,18 +45,6 @@ def test_copies_cannot_be_split_and_one_cell_is_the_mean() -> None:
     )
 
 
-def test_rows_of_zeros_have_a_cell() -> None:
-    data = np.concatenate([rows(100), np.zeros((3, 4), np.float32)])
-    centroids = train_centroids(data, 4, np.inf, "cosine", seed=0)
-    assert (nearest_cells(centroids, data, 2, "cosine") >= 0).all()
-
-
-def test_same_seed_same_centroids() -> None:
-    first, second, other = (train_centroids(rows(), 9, 500, "euclidean", s) for s in (1, 1, 2))
-    np.testing.assert_array_equal(first, second)
-    assert not np.array_equal(first, other)
-
-
 @METRICS
 def test_rows_travel_in_half_precision_relative_to_their_cell(metric: Metric) -> None:
     far = rows() + np.array([1e5, -300, 0, 7], np.float32)

@@ -17,9 +17,9 @@ def test_blocks_keep_within_limits() -> None:
     assert choose_block_rows(10**15, 100, 128, 4, 15, halo=4) == 10_000
 
 
-def test_every_process_holds_the_features() -> None:
-    alone, two = (bytes_in_memory(1000, 128, 2, 15, n_processes=n) for n in (1, 2))
-    assert two - alone == 1000 * 128 * 2
+def test_the_features_are_held_as_they_came_and_in_float32() -> None:
+    half, single = (bytes_in_memory(1000, 128, itemsize, 15) for itemsize in (2, 4))
+    assert single - half == 1000 * 128 * 2
 
 
 def test_what_one_process_searches_keeps_within_limits() -> None:

@@ -169,25 +169,11 @@ sys.exit(f"loaded {slow}" if slow else 0)
 # arguments, with {data}, {run} and {new}; the exit code; the whole line on standard error
 ERRORS = [
     ("fit", 2, "Missing argument 'DATA'. Try: prcut fit --help"),
-    (
-        "fit {data}/rows.npy",
-        2,
-        "give either --clusters N or --levels K1,K2.",
-    ),
+    ("fit {data}/rows.npy", 2, "Missing option '--clusters' / '-k'. Try: prcut fit --help"),
     (
         "fit {data}/rows.npy -k 2 --outliers 1.5 --out {new}",
         2,
         "--outliers 1.5 must be at least 0 and below 1.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2 --levels 2,2",
-        2,
-        "give either --clusters N or --levels K1,K2.",
-    ),
-    (
-        "fit {data}/rows.npy --levels 2",
-        2,
-        "--levels (2,) must name two or more; for one use --clusters.",
     ),
     ("fit {data}/rows.npy -k 2 --engine dask", 2, "--engine 'dask' must be 'local' or 'ray'."),
     (
@@ -283,8 +269,8 @@ ERRORS = [
     (
         "fit {data}/rows.npy -k 2 -o {new} --preset paper-pixels --memory 1K",
         2,
-        "pairs='uniform' (the paper's) needs the graph in memory, and it does not fit; raise "
-        "--memory or use --preset 'default'.",
+        "--solver 'train' needs the graph in memory, and this run has it on disk; raise --memory, "
+        "train batch by batch with PRCut.partial_fit, or use --solver 'search'.",
     ),
     (
         "fit {data}/rows.npy -k 4 -o {run}",
@@ -343,7 +329,7 @@ ERRORS = [
     (
         "info {data}/empty",
         2,
-        "{data}/empty is not a run, model, graph, blocks, pairs, labels or data folder.",
+        "{data}/empty is not a run, model, graph, blocks, labels or data folder.",
     ),
     ("info {newer}", 2, "{newer} has format 9, this version reads up to 1; upgrade prcut."),
     (

@@ -79,5 +79,5 @@ def test_a_command_receives_the_settings_that_were_given() -> None:
 
 @pytest.mark.parametrize("text", ["", "5,x", "0", "-1", "1,,2", "2.5"])
 def test_numbers_are_refused_by_name(text: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"--levels '.*' must be whole numbers >= 1"):
-        parse_numbers("--levels", text)
+    with pytest.raises(InvalidInputError, match=r"--hidden '.*' must be whole numbers >= 1"):
+        parse_numbers("--hidden", text)

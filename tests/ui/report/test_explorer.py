@@ -114,9 +114,6 @@ def test_layers_nest_and_are_named_after_their_largest_clusters() -> None:
         ["a, b"],
     ]
     assert [len(layer["colors"]) for layer in data["layers"]] == [4, 2, 1]
-    hierarchy = replace(spread(), first_level=np.array([0, 0, 1, 1]))
-    fine, coarse = collect(hierarchy)[1]["layers"]
-    assert fine["colors"][0] == fine["colors"][1] == coarse["colors"][0] != fine["colors"][2]
 
 
 def test_names_are_one_per_cluster() -> None:

@@ -56,7 +56,6 @@ def test_scores_are_those_of_the_best_matching() -> None:
     ("about", "expected"),
     [
         ({"mode": "disk"}, {"graph kept": "on disk, in blocks"}),
-        ({"mode": "levels", "levels": [2, 3]}, {"levels": "2 × 3"}),
         ({"hidden": [], "bottleneck": 2}, {"hidden layers": "none: linear, bottleneck 2"}),
         ({"hidden": [64, 32]}, {"hidden layers": "64, 32"}),
         ({"n_steps": 1200, "objective": 0.123456}, {"steps": "1,200", "objective": "0.12346"}),
@@ -65,7 +64,7 @@ def test_scores_are_those_of_the_best_matching() -> None:
             {"metric": "cosine", "n_neighbors": 7, "similarity": "mean"},
             {"graph": "7 nearest neighbours, cosine, weights mean"},
         ),
-        ({"config": {"solver": "train", "seed": 3}}, {"seed": "3"}),
+        ({"solver": "train", "seed": 3}, {"seed": "3"}),
     ],
 )
 def test_settings_in_words(about: dict[str, Any], expected: dict[str, str]) -> None:

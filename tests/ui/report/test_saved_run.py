@@ -12,12 +12,11 @@ from prcut import ratio_cut
 from prcut.errors import InvalidInputError
 from prcut.graph.saved import load_graph
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.levels import fit_levels
 from prcut.pipeline.outofcore.blocks import open_blocks
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run import fit_run
 from prcut.runtime.folder import Folder
-from prcut.training.assigner.predict import assign_labels, assign_probs
+from prcut.training.assigner.predict import assign_probs
 from prcut.ui.report import inspect_rows as library
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.saved_run import inspect_run
@@ -86,19 +85,16 @@ def test_the_same_run_gives_the_same_map(
     np.testing.assert_array_equal(again.coords, in_memory.coords)
 
 
-@pytest.mark.parametrize("solver", ["search", "train"])
 def test_blocks_give_the_links_of_all_edges(
-    blobs: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch, solver: Any
+    blobs: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder, rows), name = blobs, f"disk-{solver}"
-    config = FitConfig.of("default", 4, solver=solver, **SMALL)
-    result = fit_run(rows, folder / name, config, memory=1000, device="cpu")
+    (folder, rows), name = blobs, "disk"
+    config = FitConfig.of("default", 4, **SMALL)
+    fit_run(rows, folder / name, config, memory=1000, device="cpu")
     with pytest.raises(InvalidInputError, match="does not record where its data are"):
         inspect_run(folder / name)
     found = inspect_run(folder / name, data=rows)
-    of_rows = assign_labels(result.assigner, rows)
-    if solver == "search":
-        of_rows = RowLabels(Folder(folder / name / "partition")).read(0, len(rows))
+    of_rows = RowLabels(Folder(folder / name / "partition")).read(0, len(rows))
     expected = np.zeros((4, 4))
     for block in open_blocks(folder / name / "blocks"):
         dense = block.graph("mean").weight.to_dense().double().numpy()
@@ -113,19 +109,6 @@ def test_blocks_give_the_links_of_all_edges(
     assert part.rows[0] == 0
     assert part.rows[-1] == 599
     np.testing.assert_array_equal(part.labels, found.labels[part.rows])
-
-
-def test_levels_know_their_first(blobs: tuple[Path, np.ndarray]) -> None:
-    folder, _ = blobs
-    config = FitConfig.of("default", 2, **{**SMALL, "max_steps": 20})
-    result = fit_levels(str(folder / "rows.npy"), folder / "levels", (2, 3), config, device="cpu")
-    found = inspect_run(folder / "levels")
-    assert found.n_clusters == result.n_clusters
-    assert found.first_level is not None
-    assert found.first_level.tolist() == [0, 0, 0, 1, 1, 1]
-    assert found.links is None
-    assert (found.runner_up == -1).all()
-    assert found.better_than_chance is None  # there is no graph of the whole
 
 
 def test_other_data_and_unfinished_runs_are_refused(

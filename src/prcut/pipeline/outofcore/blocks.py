@@ -64,7 +64,6 @@ class Blocks:
             if self.dtype not in ("float16", "float32") or self.metric not in get_args(Metric):
                 raise ValueError(f"dtype {self.dtype} and metric {self.metric}")
             # of all rows, with their halos
-            self.has_features = plan["config"].get("kept") is None
             self.scales = _read_scales(plan["config"].get("scales"), self.n_features)
             self.records: list[dict[str, Any]] = list(manifest["blocks"])
             for record in self.records:

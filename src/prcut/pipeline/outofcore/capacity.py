@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,29 +19,22 @@ from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.inverted_lists import pair_work
 from prcut.graph.neighbors import find_neighbors
-from prcut.pipeline.outofcore.pair_shards import count_shards
 from prcut.pipeline.outofcore.sizes import anchor_fraction, choose_most_nodes
-from prcut.pipeline.settings import Solver
 from prcut.runtime.folder import Folder, cache_folder
 from prcut.runtime.memory import readable_bytes
 from prcut.search.fragments import CoarseGraph, choose_n_fragments
 from prcut.search.many import MANY_CLUSTERS
 from prcut.search.partition import find_partition
 from prcut.search.sweep import cluster_sums
-from prcut.training.pairs import WalkPairs
 
-# bytes of a row number, of an edge (neighbour and distance), of a pair besides its features
-# (weight, two node weights, two row numbers), and of the number of a cell
-_ROW, _EDGE, _PAIR, _CELL = 8, 8, 4 + 8 + 16, 4
+# bytes of a row number, of an edge (neighbour and distance), and of the number of a cell
+_ROW, _EDGE, _CELL = 8, 8, 4
 # bytes of a number of a row that travels to be searched
 _PACKED = 2
 # bytes of a row of labels, measured: Parquet packs id, label and confidence
 _LABEL = 12.5
 # width of the hidden layer of an assigner that is distilled
 _HIDDEN = 256
-# rows labelled to measure a trained partition, relative to the core rows: no edge leads to most
-# halo rows
-_LABELLED = 1.3
 # bytes of an edge on its way to the blocks of its ends (two row numbers, cell, weight), and in a
 # part: column and weight, of float32 between rows and of float64 between fragments
 _SENT, _KEPT, _KEPT_COARSE = 24, 8, 12
@@ -70,7 +63,6 @@ class Rates(NamedTuple):
     read_bytes: float = 5e8  # per second, checksums included
     write_bytes: float = 3e8
     comparisons: float = 80.0  # for the neighbours of a row, times √rows; 500 without structure
-    walk: float = 4e-6  # seconds to draw a pair
     partition: float = 2e-4  # seconds per unit of _search_units
     edge: float = 4e-7  # seconds to pass an edge once, as contraction and refinement do
 
@@ -79,8 +71,7 @@ class Rates(NamedTuple):
 class Workload:
     """What is to be clustered, and how; the defaults are those of a run on disk.
 
-    Options are those of ``BlockConfig``, ``ShardConfig`` and training; a number has ``itemsize``
-    bytes.
+    Options are those of ``BlockConfig``; a number has ``itemsize`` bytes.
     """
 
     n_samples: int
@@ -91,36 +82,26 @@ class Workload:
     block_rows: int = 100_000
     halo: int = 4
     anchors: float | None = None
-    pairs_per_anchor: int = 4
-    max_steps: int = 600
-    batch_size: int = 2048
-    n_init: int = 1
-    solver: Solver = "search"
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if isinstance(value, int | float) and not value > 0:
                 raise InvalidInputError(f"{name}={value} must be > 0.")
-        if self.solver not in get_args(Solver):
-            raise InvalidInputError(f"solver={self.solver!r} must be 'search' or 'train'.")
         self.n_blocks = -(-self.n_samples // self.block_rows)
         # cells that a row is sent to; there may be fewer of them than halo
         self.copies = min(self.halo, self.n_blocks)
         self.n_anchors = (self.anchors or anchor_fraction(self.n_samples)) * self.n_samples
-        self.n_pairs = self.pairs_per_anchor * self.n_anchors
         self.n_found = self.n_anchors * self.n_neighbors
         # in both directions; two anchors may have found the same one
         self.n_edges = self.n_found * (2 - _MUTUAL * self.n_anchors / self.n_samples)
         self.n_outside = _OUTSIDE * self.n_samples if self.n_blocks > 1 else 0.0
-        # of the features of a row, of all rows once in each of their cells, of all anchors with
-        # their edges, and of all pairs
+        # of the features of a row, of all rows once in each of their cells, and of all anchors with
+        # their edges
         self.row_bytes = self.n_features * self.itemsize
         # rows that are searched travel in half precision
-        most = _PACKED if self.solver == "search" else self.itemsize
-        self.packed_bytes = self.n_features * min(self.itemsize, most)
+        self.packed_bytes = self.n_features * min(self.itemsize, _PACKED)
         self.copied_bytes = self.n_samples * self.copies * (self.packed_bytes + _ROW + _CELL)
         self.edge_bytes = self.n_anchors * (4 + self.n_neighbors * _EDGE)
-        self.pair_bytes = self.n_pairs * (2 * self.row_bytes + _PAIR)
 
 
 class StageCost(NamedTuple):
@@ -145,13 +126,14 @@ def plan_stages(work: Workload, rates: Rates | None = None) -> list[StageCost]:
     1.54
     """
     rates = rates or Rates()
-    stages = [*_block_stages(work, rates)]
-    if work.solver == "search":
-        stages += [*_part_stages(work, rates), *_search_stages(work, rates)]
-        stages += [*_label_stages(work), _distil_stage(work, rates)]
-    else:
-        stages += [*_pair_stages(work, rates), _train_stage(work, rates)]
-    stages.append(_assign_stage(work, rates))
+    stages = [
+        *_block_stages(work, rates),
+        *_part_stages(work, rates),
+        *_search_stages(work, rates),
+        *_label_stages(work),
+        _distil_stage(work, rates),
+        _assign_stage(work, rates),
+    ]
     for number, stage in enumerate(stages):
         moving = stage.read / rates.read_bytes + stage.written / rates.write_bytes
         stages[number] = stage._replace(core_seconds=stage.core_seconds + moving)
@@ -170,25 +152,15 @@ def _block_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
     yield StageCost("scatter", tasks, rows, copied, memory, seconds)
     memory = block * (2 * work.packed_bytes + 4 * d) + work.block_rows * work.n_neighbors * 100
     seconds = work.n_anchors * _search_seconds(block, rates.comparisons, d)
-    kept = copied
-    if work.solver == "search":  # features of the rows that are distilled
-        kept = work.n_samples * work.copies * (_ROW + _CELL)
-        kept += min(work.n_samples, _n_distilled(work)) * (row + _CELL)
+    kept = work.n_samples * work.copies * (_ROW + _CELL)
+    # features of the rows that are distilled
+    kept += min(work.n_samples, _n_distilled(work)) * (row + _CELL)
     yield StageCost("gather", work.n_blocks, copied, kept + edges, memory, seconds)
 
 
 def _search_seconds(n_rows: float, comparisons: float, n_features: int) -> float:
     """Return the seconds to find the neighbours of one row."""
     return comparisons * math.sqrt(n_rows) * pair_work(n_features) * 1e-9
-
-
-def _pair_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
-    pairs, block = work.pair_bytes, work.block_rows * work.copies
-    n_shards = count_shards(int(work.n_pairs), work.n_features, work.itemsize)
-    read = work.copied_bytes + work.edge_bytes
-    memory = block * (work.row_bytes + 16 * work.n_neighbors) + pairs / work.n_blocks * 3
-    yield StageCost("draw pairs", work.n_blocks, read, pairs, memory, work.n_pairs * rates.walk)
-    yield StageCost("shuffle pairs", n_shards, pairs, pairs, 3 * pairs / n_shards, 0.0)
 
 
 def _part_stages(work: Workload, rates: Rates) -> Iterator[StageCost]:
@@ -268,23 +240,6 @@ def _search_units(n_samples: int, n_clusters: int) -> float:
     return n_samples + choose_n_fragments(n_samples, n_clusters) * n_clusters / 2
 
 
-def _train_stage(work: Workload, rates: Rates) -> StageCost:
-    d, k, pairs = work.n_features, work.n_clusters, work.pair_bytes
-    seen = work.n_init * work.max_steps * work.batch_size
-    # shards are read a second time for their checksums, blocks to measure the assigner of every
-    # start
-    epochs = math.ceil(seen / max(1, work.n_pairs)) if seen < work.n_pairs else seen / work.n_pairs
-    checked = min(epochs, seen / work.n_pairs + work.n_init) * pairs
-    measured = work.n_init * (work.copied_bytes + work.edge_bytes)
-    products = 2 * work.n_samples * d / rates.flops
-    # forward and backward of both ends, and the labels of rows that edges lead to
-    stepped = seen * 2 * 3 * 2 * d * k / rates.flops
-    labelled = _LABELLED * work.n_init * products * k
-    read, written = seen * (2 * work.row_bytes + 12) + checked + measured, 24 * (d + k) * _HIDDEN
-    memory = 16 * (d + k) * _HIDDEN + 4 * work.batch_size * 2 * k * 3
-    return StageCost("train", 1, read, written, memory, stepped + labelled)
-
-
 def _assign_stage(work: Workload, rates: Rates) -> StageCost:
     """Return the cost of a pass of all rows through an assigner with a hidden layer."""
     n = work.n_samples
@@ -296,11 +251,10 @@ def _assign_stage(work: Workload, rates: Rates) -> StageCost:
 # -- the table -------------------------------------------------------------------------------
 
 
-def disk_peak(work: Workload, stages: list[StageCost]) -> float:
+def disk_peak(stages: list[StageCost]) -> float:
     """Return the bytes on disk at most."""
     # the exchanged rows are removed when their blocks are finished
-    pairs = stages[3].written if work.solver == "train" else 0.0
-    return stages[0].written + stages[1].written + pairs
+    return stages[0].written + stages[1].written
 
 
 def show_plan(work: Workload, rates: Rates | None = None) -> str:
@@ -308,7 +262,7 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
     stages = plan_stages(work, rates)
     read, written = sum(one.read for one in stages), sum(one.written for one in stages)
     hours = sum(one.core_seconds for one in stages) / 3600
-    peak = disk_peak(work, stages)
+    peak = disk_peak(stages)
     line = "{:<14} {:>8} {:>10} {:>10} {:>12} {:>11}".format
     lines = [
         f"{work.n_samples:,} rows x {work.n_features:,} features, {work.n_clusters:,} clusters, "
@@ -326,8 +280,6 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
         f"about ${_PRICE * hours:,.2f} at ${_PRICE} a core-hour, without disks and traffic",
         "a model from formulas and measured rates, not a measurement",
     ]
-    if work.solver == "search":
-        lines.append("no pairs are drawn and nothing is trained on them, unless --solver train")
     return "\n".join(lines)
 
 
@@ -367,14 +319,13 @@ def _measure() -> Rates:
     rng = np.random.default_rng(0)
     size = 2048
     matrix = torch.from_numpy(rng.standard_normal((size, size)).astype(np.float32))
-    n_rows, n_features, n_clusters, n_pairs = 20_000, 64, 20, 100_000
+    n_rows, n_features, n_clusters = 20_000, 64, 20
     # real vectors lie in groups and vary in few directions
     rows = rng.standard_normal((300, n_features))[rng.integers(300, size=n_rows)]
     rows = (rows + rng.standard_normal(rows.shape)) * np.arange(1, n_features + 1) ** -0.5
     rows = rows.astype(np.float32)
     searched = _seconds(lambda: find_neighbors(rows, 15))
     graph = build_graph(rows, 15)
-    walk = WalkPairs(graph, n_steps=8)
     start = time.process_time()
     find_partition(graph, n_clusters)
     partitioned = time.process_time() - start
@@ -387,7 +338,6 @@ def _measure() -> Rates:
         read_bytes=read_bytes,
         write_bytes=write_bytes,
         comparisons=searched / n_rows / _search_seconds(n_rows, 1, n_features),
-        walk=_seconds(lambda: walk.draw(n_pairs, torch.Generator().manual_seed(0))) / n_pairs,
         partition=partitioned / _search_units(n_rows, n_clusters),
         edge=_PASSES * passed / (n_rows * 15),
     )

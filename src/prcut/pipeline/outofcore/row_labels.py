@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.errors import CorruptFileError
 from prcut.numerics.objective import ClusterCost
 from prcut.pipeline.outofcore.parts import Posts
 from prcut.pipeline.score import Score
@@ -162,8 +162,6 @@ def read_score(folder: Folder) -> tuple[Score, float]:
 def read_sums(folder: Folder) -> tuple[ClusterCost, np.ndarray, np.ndarray]:
     """Return what clusters cost, and their cuts and sizes."""
     found = folder.read_json("score.json")
-    if "cuts.npy" not in found["files"]:
-        raise InvalidInputError(f"{folder.path} is of an older version; fit again to explain.")
     cuts, sizes = folder.read_array("cuts.npy"), folder.read_array("sizes.npy")
     cost = ClusterCost(int(sizes.sum()), found["scale"], found["factor"], len(sizes))
     return cost, cuts, sizes

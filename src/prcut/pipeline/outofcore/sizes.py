@@ -10,24 +10,20 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
 _MANY_BLOCKS, _ENOUGH_BLOCK_ROWS = 64, 10_000
 # rows of the largest block with its halo, relative to the mean
 LARGEST_BLOCK = 1.5
-# rows that a sample needs per cluster to distinguish the clusters
-SAMPLE_PER_CLUSTER = 200
 # nodes of the graph that one process searches: wanted, for each cluster, and fewest whatever the
 # memory; bytes of a node with its edges while it is searched
 _NODES, _NODES_PER_CLUSTER, _MIN_NODES, _NODE_BYTES = 2**16, 32, 2**14, 5_000
 
 
-def bytes_in_memory(
-    n_samples: int, n_features: int, itemsize: int, n_neighbors: int, *, n_processes: int = 1
-) -> int:
+def bytes_in_memory(n_samples: int, n_features: int, itemsize: int, n_neighbors: int) -> int:
     """Bound the bytes of features, neighbours and graph while the graph is built.
 
-    Every process holds the features, one of them also the search's copy in float32.
+    The features are held twice: as they came, and as the search's copy in float32.
 
     >>> bytes_in_memory(1_000_000, 128, 4, 15) / 1e9
     2.524
     """
-    row = n_features * (n_processes * itemsize + 4) + n_neighbors * _BYTES_PER_LINK
+    row = n_features * (itemsize + 4) + n_neighbors * _BYTES_PER_LINK
     return n_samples * row
 
 

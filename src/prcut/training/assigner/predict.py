@@ -12,7 +12,6 @@ from torch import Tensor
 from prcut.errors import InvalidInputError
 from prcut.graph.rows import as_features, gather_rows
 from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.tree import LevelAssigner
 
 # numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took 1.5
 # times as long at 128 features and 1,000 clusters
@@ -22,7 +21,7 @@ _CHUNK_NUMBERS = 2**21
 class RankedRows(NamedTuple):
     """The two likeliest clusters of every row, and the probability of the first.
 
-    The runner-up is -1 with one cluster, and in a hierarchy, which follows only the first.
+    The runner-up is -1 with one cluster.
     """
 
     labels: np.ndarray
@@ -31,14 +30,11 @@ class RankedRows(NamedTuple):
 
 
 @torch.inference_mode()
-def assign_labels(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarray:
+def assign_labels(assigner: Assigner, features: Any) -> np.ndarray:
     """Return the cluster of every row, int64, shape (n_samples,)."""
     labels = np.empty(features.shape[0], np.int64)
     for rows, chunk in row_chunks(assigner, features):
-        if isinstance(assigner, LevelAssigner):
-            cluster, largest = assigner.walk(chunk)
-        else:
-            largest, cluster = assigner(chunk).max(1)
+        largest, cluster = assigner(chunk).max(1)
         check_numbers(largest, rows.start)
         labels[rows] = cluster.cpu().numpy()
     return labels
@@ -68,16 +64,12 @@ def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
 
 
 @torch.inference_mode()
-def rank_clusters(assigner: Assigner | LevelAssigner, features: Any) -> RankedRows:
+def rank_clusters(assigner: Assigner, features: Any) -> RankedRows:
     """Return the cluster of every row, its probability, and the second likeliest cluster."""
     n_samples = features.shape[0]
     labels, runner_up = np.empty(n_samples, np.int64), np.full(n_samples, -1, np.int64)
     confidence = np.empty(n_samples, np.float32)
     for rows, chunk in row_chunks(assigner, features):
-        if isinstance(assigner, LevelAssigner):
-            leaf, certainty = assigner.walk(chunk)
-            labels[rows], confidence[rows] = leaf.cpu().numpy(), certainty.cpu().numpy()
-            continue
         values, order = assigner.probs(chunk).topk(min(2, assigner.n_clusters))
         check_numbers(values[:, 0], rows.start)
         labels[rows], confidence[rows] = order[:, 0].cpu().numpy(), values[:, 0].cpu().numpy()
@@ -87,15 +79,11 @@ def rank_clusters(assigner: Assigner | LevelAssigner, features: Any) -> RankedRo
 
 
 @torch.inference_mode()
-def hidden_rows(assigner: Assigner | LevelAssigner, features: Any) -> np.ndarray:
-    """Return the last layer's input of every row, float32: the features where it is the only one.
-
-    Of a hierarchy, the root's.
-    """
-    root = assigner.root if isinstance(assigner, LevelAssigner) else assigner
+def hidden_rows(assigner: Assigner, features: Any) -> np.ndarray:
+    """Return the last layer's input of every row, float32; the features in a linear model."""
     chunks = []
-    for _, chunk in row_chunks(root, features):
-        hidden = root.represent(chunk)
+    for _, chunk in row_chunks(assigner, features):
+        hidden = assigner.represent(chunk)
         chunks.append(hidden.to_dense() if hidden.layout == torch.sparse_csr else hidden)
     return torch.cat(chunks).float().cpu().numpy() if chunks else np.empty((0, 0), np.float32)
 
@@ -110,7 +98,7 @@ def check_numbers(values: Tensor, start: int) -> None:
         )
 
 
-def row_chunks(assigner: Assigner | LevelAssigner, features: Any) -> Iterator[tuple[slice, Tensor]]:
+def row_chunks(assigner: Assigner, features: Any) -> Iterator[tuple[slice, Tensor]]:
     """Yield ranges of rows and their features on the assigner's device."""
     device = next(assigner.parameters()).device
     features = as_features(features)

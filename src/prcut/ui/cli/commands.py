@@ -73,10 +73,7 @@ def _main(
     """
 
 
-app.command(
-    epilog="On several processes, with the same result: "
-    "[green]torchrun --nproc-per-node 2 -m prcut fit …[/green]"
-)(fit)
+app.command()(fit)
 app.command()(dedup)
 app.command()(sample)
 app.command()(update)
@@ -294,9 +291,6 @@ def plan(
     bytes_per_value: int = 4,
     neighbors: int = 15,
     block_rows: int | None = None,
-    solver: str = "search",
-    steps: int = 600,
-    n_init: int = 1,
     calibrate: bool = False,
 ) -> None:
     """Estimate what a run on disk needs: disk, memory, core-hours, traffic.
@@ -318,13 +312,12 @@ def plan(
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
     rates = capacity.calibrate() if calibrate else capacity.read_rates()
     block_rows = most_block_rows(n_samples) if block_rows is None else block_rows
-    sizes = (n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
-    work = capacity.Workload(*sizes, max_steps=steps, n_init=n_init, solver=solver)  # type: ignore[arg-type]
+    work = capacity.Workload(n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
     stages = capacity.plan_stages(work, rates)
     results = {
         "rows": n_samples,
         "blocks": work.n_blocks,
-        "disk_bytes": capacity.disk_peak(work, stages),
+        "disk_bytes": capacity.disk_peak(stages),
         "core_hours": sum(one.core_seconds for one in stages) / 3600,
         "rates": "measured" if rates else "typical",
         "stages": stages,
@@ -361,7 +354,7 @@ def export(
     if onnx is not None:
         from prcut.training.assigner.onnx_export import export_onnx
 
-        export_onnx(onnx, loaded.assigner)  # type: ignore[arg-type]  # refused by it
+        export_onnx(onnx, loaded.assigner)
         echo({"onnx": onnx})
     if hub is not None:
         from prcut.training.assigner.hub import push_to_hub

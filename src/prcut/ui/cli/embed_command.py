@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
 from prcut.ui.cli.shared import command_again, echo, messages_of, open_engine
 
@@ -69,8 +67,6 @@ def embed_data(data: str, model: str, out: str, messages: Messages, **how: Any) 
     """Embed, with a bar of progress, and say how quick it was."""
     from prcut.pipeline.embed_files import embed_files
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InvalidInputError("torchrun does not embed; run prcut embed alone before it.")
     start = time.monotonic()
     with messages.progress() as display:
         written = embed_files(data, model, out, on_progress=display.on_progress, **how)

@@ -18,7 +18,6 @@ from prcut.ui.cli.name_command import check_contents, write_named_report
 from prcut.ui.cli.shared import (
     command_again,
     echo,
-    is_leader,
     load,
     messages_of,
     open_engine,
@@ -40,15 +39,13 @@ _FIGURES = {
 }
 # rows by which the number of clusters is found
 _COUNTED_ROWS = 20_000
-_FIGURES_OF_LEVELS = {"rows": "n_samples", "n_clusters": "n_clusters", "cut_share": "cut_share"}
 
 
 @options.with_options(*options.SETTINGS)
 def fit(
     ctx: typer.Context,
     data: str,
-    clusters: str | None = None,
-    levels: str | None = None,
+    clusters: str,
     out: str | None = None,
     column: str | None = None,
     id_column: str | None = None,
@@ -67,7 +64,6 @@ def fit(
     memory: str | None = None,
     engine: str = "local",
     address: str | None = None,
-    workers: int = 1,
     quiet: bool = False,
     **settings: Any,
 ) -> None:
@@ -85,8 +81,6 @@ def fit(
 
     prcut fit parts/ -k 100 --column embedding --texts body --report report.html
 
-    prcut fit parts/ --levels 100,100 --column embedding --out run
-
     prcut fit texts.parquet --text-column body --model minilm -k auto
 
     prcut fit s3://bucket/parts -k 1000 --out s3://bucket/run --engine ray --address auto
@@ -94,30 +88,25 @@ def fit(
     from prcut.pipeline.config import FitConfig
     from prcut.runtime.memory import parse_bytes
 
-    if (clusters is None) == (levels is None):
-        raise InvalidInputError("give either --clusters N or --levels K1,K2.")
-    sizes = options.parse_numbers("--levels", levels)
     wanted = options.parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
     again = command_again(ctx, "--resume")
-    if is_leader():
-        if overwrite:
-            if resume:
-                raise InvalidInputError("give either --resume or --overwrite.")
-            remove_earlier(path, data, "run", "levels")
-        _check_run(path, resume, again)
+    if overwrite:
+        if resume:
+            raise InvalidInputError("give either --resume or --overwrite.")
+        remove_earlier(path, data, "run")
+    _check_run(path, resume, again)
     configure: Any = partial(FitConfig.of, preset, **settings)  # type: ignore[arg-type]
-    config = configure(sizes[0] if sizes else wanted if isinstance(wanted, int) else 1)
-    is_counted = sizes is None and not isinstance(wanted, int)
-    if not is_counted:
-        _check_top(top, wanted if isinstance(wanted, int) else 0)
+    config = configure(wanted if isinstance(wanted, int) else 1)
+    if isinstance(wanted, int):
+        _check_top(top, wanted)
     limit = None if memory is None else parse_bytes(memory)
     with (
         _removed_if_refused(path),
-        messages_of(quiet or not is_leader(), again, log=_log_file(path)) as messages,
+        messages_of(quiet, again, log=_log_file(path)) as messages,
     ):
         source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
-        source["engine"] = open_engine(engine, address, workers)
+        source["engine"] = open_engine(engine, address)
         if model or text_column or image_column:
             how = {"text_column": text_column, "image_column": image_column}
             data = _embed(data, model, path, messages, source, how)
@@ -125,22 +114,19 @@ def fit(
         columns = {name: source[name] for name in ("column", "id_column")}
         check_contents(data, report, texts, images, **columns)
         messages.say(f"run folder {path}, prcut {prcut.__version__}")
-        if is_counted:
+        if not isinstance(wanted, int):
             n_clusters, *coarser = _count_clusters(data, path, columns, config, wanted)
             config = configure(n_clusters, layer_sizes=tuple(coarser))
             messages.say(f"{config.n_clusters} clusters")
             _check_top(top, config.n_clusters)
-        result = _run(data, path, sizes, config, messages, limit, source)
-        if not is_leader():
-            return
+        result = _run(data, path, config, messages, limit, source)
         results: dict[str, Any] = {"run": result.path, "model": f"{result.path}/model"}
         if assign:
             results["labels"] = f"{result.path}/labels"
             written = write_labels(result, data, messages, top=top, **source)
             results |= {} if written.n_outliers is None else {"outliers": written.n_outliers}
         results |= write_named_report(result.path, report, messages, texts, images)
-    names = _FIGURES if sizes is None else _FIGURES_OF_LEVELS
-    echo(results | {name: getattr(result, names[name]) for name in names})
+    echo(results | {name: getattr(result, _FIGURES[name]) for name in _FIGURES})
 
 
 def _embed(
@@ -194,28 +180,24 @@ def _count_clusters(
 def _run(
     data: str,
     path: str,
-    sizes: tuple[int, ...] | None,
     config: FitConfig,
     messages: Messages,
     memory: int | None,
     source: dict[str, Any],
 ) -> Any:
-    """Fit one level or several, with the other processes of ``torchrun``."""
-    from prcut.pipeline.levels import fit_levels
+    """Fit, with bars of progress."""
     from prcut.pipeline.run import fit_run
-    from prcut.runtime.distributed import join_processes, leave_processes
 
-    result: Any
     with messages.progress(config) as display:
-        how = {"on_progress": display.on_progress, **source}
-        how["device"] = join_processes(source["device"])
-        if sizes is None:
-            how |= {"memory": memory, "on_record": display.on_record}
-            result = fit_run(data, path, config, **how)
-        else:
-            result = fit_levels(data, path, sizes, config, **how)
-    leave_processes()
-    return result
+        return fit_run(
+            data,
+            path,
+            config,
+            memory=memory,
+            on_progress=display.on_progress,
+            on_record=display.on_record,
+            **source,
+        )
 
 
 def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> LabelFiles:
@@ -239,7 +221,7 @@ def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> Labe
 
 def _log_file(path: str) -> Path | None:
     """Return the log of a run on a local disk; other runs have none."""
-    if "://" in path or not is_leader():
+    if "://" in path:
         return None
     Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path) / "log.txt"

@@ -1,4 +1,4 @@
-"""Describe a path: data, a graph, blocks, pairs, labels, a model or a run."""
+"""Describe a path: data, a graph, blocks, labels, a model or a run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from prcut.graph.saved import GRAPH_RECORD
 from prcut.pipeline.labels import STATE_FOLDER
 from prcut.pipeline.names import read_names
 from prcut.pipeline.outofcore.blocks import open_blocks
-from prcut.pipeline.outofcore.pair_shards import open_pair_shards
 from prcut.pipeline.run_folder import read_plan
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.memory import readable_bytes
 from prcut.runtime.parquet_source import ParquetSource
-from prcut.runtime.progress import read_status
 from prcut.runtime.sources import open_source
 from prcut.training.assigner.saved import load_model
-from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
 
 # starts listed at most, whatever a plan says
 _SHOWN_STARTS = 100
 # names listed at most of a layer
 _SHOWN_NAMES = 100
 _UNFINISHED = "unfinished; resume it with `prcut fit … --resume`"
-_WITH_SIZE = "graph", "blocks", "pairs", "labels", "embeddings"
+_WITH_SIZE = "graph", "blocks", "labels", "embeddings"
 # names and values, in the order to show them
 _Rows = dict[str, Any]
 
@@ -46,7 +43,7 @@ def describe_path(path: str | Path) -> _Rows:
             if info.is_file or kind != "data":
                 raise
             raise InvalidInputError(
-                f"{path} is not a run, model, graph, blocks, pairs, labels or data folder."
+                f"{path} is not a run, model, graph, blocks, labels or data folder."
             ) from error
     if kind in _WITH_SIZE:
         rows["size"] = readable_bytes(_size(folder))
@@ -73,12 +70,9 @@ def _kind_of(folder: Folder) -> tuple[str, Callable[[str], _Rows]]:
     plan = folder.read_json("plan.json") if folder.exists("plan.json") else {}
     kinds = [
         (plan.get("kind") == "run", "run", _run),
-        (plan.get("kind") == "levels", "levels", _run),
-        (folder.exists(LEVELS_FILE), "model of levels", _model_of_levels),
         (folder.exists("config.json"), "model", _model),
         (folder.exists(GRAPH_RECORD), "graph", _graph),
         ("blocks" in manifest, "blocks", _blocks),
-        ("shards" in manifest, "pairs", _pairs),
         (_is_embedding(folder / STATE_FOLDER), "embeddings", _embeddings),
         ((folder / STATE_FOLDER).exists("plan.json"), "labels", _labels),
         (True, "data", _data),
@@ -103,13 +97,6 @@ def _run(path: str) -> _Rows:
     result = folder.read_json("result.json") if folder.exists("result.json") else None
     rows: _Rows = {"state": "finished" if result else _UNFINISHED}
     sizes = {"rows": whole_number(plan["n_samples"]), "features": whole_number(plan["n_features"])}
-    if plan["kind"] == "levels":
-        rows |= {**sizes, "levels": " × ".join(map(str, plan["levels"]))}
-        rows |= {f"stage {one.progress.stage}": one.state for one in read_status(folder)}
-        if result:
-            rows["clusters"] = whole_number(result["n_clusters"])
-            rows["cut between the first"] = f"{result['cut_share']:.4f} of the weight"
-        return rows | _names(folder)
     rows |= {
         "data": plan["data"] or "an array",
         **sizes,
@@ -147,8 +134,7 @@ def _stages(folder: Folder, plan: dict[str, Any]) -> _Rows:
     if plan["mode"] == "memory":
         stages = {"graph": _state(folder / "graph", GRAPH_RECORD)}
     else:
-        last = "partition" if plan["solver"] == "search" else "pairs"
-        stages = {name: _state(folder / name, "manifest.json") for name in ("blocks", last)}
+        stages = {name: _state(folder / name, "manifest.json") for name in ("blocks", "partition")}
     n_starts = 1 if plan["solver"] == "search" else whole_number(plan["n_init"])
     for start in range(min(n_starts, _SHOWN_STARTS)):
         saved = folder / "checkpoint" / f"start-{start}"
@@ -172,11 +158,6 @@ def _size(folder: Folder) -> int:
     everything = fs.FileSelector(folder.path, allow_not_found=True, recursive=True)
     found = folder.filesystem.get_file_info(everything)
     return sum(int(info.size) for info in found if info.is_file)
-
-
-def _model_of_levels(path: str) -> _Rows:
-    tree = load_levels(path).assigner
-    return {"features": tree.n_features, "clusters": tree.n_clusters}
 
 
 def _model(path: str) -> _Rows:
@@ -210,11 +191,6 @@ def _blocks(path: str) -> _Rows:
         "blocks": f"{len(blocks):,}, the largest of {largest:,} rows with its halo",
         "metric": blocks.metric,
     }
-
-
-def _pairs(path: str) -> _Rows:
-    shards = open_pair_shards(path)
-    return {"pairs": shards.n_pairs, "shards": len(shards.sizes)}
 
 
 def _labels(path: str) -> _Rows:

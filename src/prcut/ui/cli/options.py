@@ -42,7 +42,6 @@ _PANELS: dict[str | None, tuple[str, ...]] = {
         "memory",
         "engine",
         "address",
-        "workers",
         "json",
         "quiet",
     ),
@@ -77,8 +76,6 @@ _TEXTS = {
     },
     "fit": {
         "--clusters,-k N": "Number of clusters; auto, or two numbers such as 5,50, finds it.",
-        "--levels K1,K2,…": "Hierarchical: K1 clusters, each split into K2, …; for more than about "
-        "10,000 in all.",
         "--out,-o RUN": "Run folder. By default the name of DATA + -prcut.",
         "--assign/--no-assign": "Write the label of every row of DATA.",
         "--report FILE": "Also name the clusters and write a report, as `prcut name` and `prcut "
@@ -89,7 +86,6 @@ _TEXTS = {
         "--preset NAME": "Where settings that are not given come from: default, or the published "
         "ones, paper-pixels or paper-representations.",
         "--resume": "Resume an existing run folder.",
-        "--workers N": "Processes that train together on Ray.",
     },
     "assign": {
         "--out,-o DIR": "Folder for the labels.",
@@ -293,9 +289,9 @@ def parse_numbers(name: str, text: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, numbers))
 
 
-def parse_clusters(text: str | None) -> int | str | tuple[int, ...] | None:
+def parse_clusters(text: str) -> int | str | tuple[int, ...]:
     """Return a number of clusters, ``"auto"``, or two limits such as ``5,50``."""
-    if text is None or text == "auto":
+    if text == "auto":
         return text
     numbers = [number.strip() for number in text.split(",")]
     if len(numbers) > 2 or not all(number.isdigit() for number in numbers):

@@ -22,7 +22,6 @@ from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 if TYPE_CHECKING:
     from prcut.runtime.engine import Engine
     from prcut.training.assigner.saved import LoadedModel
-    from prcut.training.assigner.saved_tree import LoadedLevels
     from prcut.ui.cli.console import Messages
 
 # exit codes
@@ -53,7 +52,7 @@ def run_app(commands: typer.Typer, name: str, given: list[str]) -> int:
         if code == _UNEXPECTED and os.environ.get("PRCUT_DEBUG"):
             raise
         typer.echo(f"error: {message}", err=True)
-    if "--json" in given and is_leader():
+    if "--json" in given:
         _print_json({"error": message, "exit_code": code})
     return code
 
@@ -155,7 +154,7 @@ def results_printed(as_json: bool) -> Iterator[None]:
         yield
     finally:
         _COLLECTED.reset(token)
-    if collected is not None and is_leader():
+    if collected is not None:
         _print_json(collected)
 
 
@@ -180,11 +179,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | None) else str(value)
-
-
-def is_leader() -> bool:
-    """Return whether this is the first process of ``torchrun``, or the only one."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def model_path(path: str) -> str:
@@ -220,22 +214,19 @@ def remove_earlier(path: str, data: str, *kinds: str) -> None:
     folder.delete()
 
 
-def load(path: str) -> LoadedModel | LoadedLevels:
+def load(path: str) -> LoadedModel:
     """Load the model of a run, or the model at a path."""
-    from prcut.runtime.folder import Folder
     from prcut.training.assigner.saved import load_model
-    from prcut.training.assigner.saved_tree import LEVELS_FILE, load_levels
 
-    path = model_path(path)
-    return load_levels(path) if Folder(path).exists(LEVELS_FILE) else load_model(path)
+    return load_model(model_path(path))
 
 
-def open_engine(name: str, address: str | None = None, n_workers: int = 1) -> Engine:
+def open_engine(name: str, address: str | None = None) -> Engine:
     """Return the engine that runs the tasks of a command."""
     if name == "ray":
         from prcut.runtime.ray_engine import RayEngine
 
-        return RayEngine(address, n_workers=n_workers)
+        return RayEngine(address)
     if name != "local":
         raise InvalidInputError(f"engine={name!r} must be 'local' or 'ray'.")
     if address is not None:

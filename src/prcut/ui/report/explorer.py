@@ -112,17 +112,10 @@ def _list_layers(inspection: Inspection, names: Sequence[str]) -> list[dict[str,
     from matplotlib.colors import to_hex
 
     finest = np.arange(inspection.n_clusters)
-    coarser = inspection.layers
-    if inspection.first_level is not None:
-        coarser = (*coarser, inspection.first_level)
     layers = []
-    for groups in (finest, *coarser):
+    for groups in (finest, *inspection.layers):
         n_groups = int(groups.max()) + 1
-        # clusters of a hierarchy have the colour of the one that contains them
-        hues = inspection.first_level if inspection.first_level is not None else groups
-        colors = cluster_colors(int(hues.max()) + 1)
-        first = [int(np.argmax(groups == group)) for group in range(n_groups)]
-        hexes = [to_hex(tuple(colors[hues[one]])) for one in first]
+        hexes = [to_hex(tuple(color)) for color in cluster_colors(n_groups)]
         # a coarser group is named after its largest clusters
         named = list(names) if groups is finest else _join(inspection, groups, names)
         layers.append({"groups": groups.tolist(), "colors": hexes, "names": named})

@@ -23,7 +23,6 @@ from prcut.runtime.progress import Progress, Reporter
 from prcut.runtime.sources import Source, sample_rows
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import hidden_rows, rank_clusters
-from prcut.training.assigner.tree import LevelAssigner
 from prcut.ui.report.inspection import Inspection, InspectionPart
 from prcut.ui.report.projection import learn_projection
 
@@ -89,7 +88,7 @@ def inspect_fitted(
 
 
 def inspect_assigner(
-    assigner: Assigner | LevelAssigner,
+    assigner: Assigner,
     source: Source,
     *,
     name: str,
@@ -137,10 +136,6 @@ def inspect_assigner(
             about = {**about, "objective": score.objective, "ratio_cut": score.ratio_cut}
     if partition is not None and len(partition) != n_seen:
         partition = None  # it belongs to other rows
-    first_level = None
-    if isinstance(assigner, LevelAssigner):
-        starts = assigner.first_leaf.cpu().numpy()
-        first_level = np.searchsorted(starts, np.arange(n_clusters), side="right") - 1
     return Inspection(
         name=name,
         source=source,
@@ -154,7 +149,6 @@ def inspect_assigner(
         n_clusters=n_clusters,
         history=history or {},
         partition=partition,
-        first_level=first_level,
         seconds=time.monotonic() - began,
         **measured,
     )
@@ -163,7 +157,7 @@ def inspect_assigner(
 class _RowMap:
     """Coordinates of rows, and distances to the mean of their cluster, in two passes."""
 
-    def __init__(self, assigner: Assigner | LevelAssigner, source: Source, seed: int) -> None:
+    def __init__(self, assigner: Assigner, source: Source, seed: int) -> None:
         sample = hidden_rows(assigner, _sample(source, seed))
         self._assigner, self._projection = assigner, learn_projection(sample, seed=seed)
         self._rng = np.random.default_rng([seed, 2])

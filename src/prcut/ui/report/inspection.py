@@ -66,8 +66,6 @@ class Inspection:
     history : dict of arrays
     partition : array, shape (n_seen,), or None
         The searched partition that was distilled into the assigner, where it is known.
-    first_level : int64 array, shape (n_clusters,), or None
-        In a hierarchy, the first-level cluster that contains each cluster.
     agreement : float64 array, shape (n_tried, 2), or None
         Numbers of clusters that were tried, and how well searches agreed on each.
     stability : float64 array, shape (n_clusters,), or None
@@ -95,7 +93,6 @@ class Inspection:
     bound: SpectralBound | None = None
     history: Mapping[str, np.ndarray] = field(default_factory=dict)
     partition: np.ndarray | None = None
-    first_level: np.ndarray | None = None
     agreement: np.ndarray | None = None
     stability: np.ndarray | None = None
     seconds: float = 0.0

@@ -97,7 +97,6 @@ def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[st
         "rows that belong nowhere": _format(about.get("n_outliers"), ","),
         "better cut than by chance": _format(inspection.better_than_chance, ".1%"),
         "times the best cut, at most": None if ratio is None or ratio >= 100 else f"{ratio:.2f}×",
-        "of the weight cut by level 1": _format(about.get("cut_share"), ".1%"),
         "mean confidence": f"{inspection.confidence.mean():.3f}",
     }
     if scores is not None:
@@ -112,20 +111,17 @@ def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[st
 def describe_settings(inspection: Inspection) -> dict[str, str]:
     """Describe in words what was clustered and how."""
     about = inspection.about
-    # every level of a hierarchy has the same settings
-    config: Mapping[str, Any] = about.get("config") or about
     settings: dict[str, Any] = {
         "data": about.get("data"),
         "column": about.get("column"),
         "rows": f"{inspection.source.n_samples:,} of {inspection.source.n_features:,} features",
         "clusters": f"{inspection.n_clusters:,}",
-        "levels": " × ".join(map(str, about["levels"])) if "levels" in about else None,
-        "method": _SOLVERS.get(str(config.get("solver"))),
-        "graph": _describe_graph(config),
+        "method": _SOLVERS.get(str(about.get("solver"))),
+        "graph": _describe_graph(about),
         "graph kept": _MODES.get(str(about.get("mode"))),
-        "hidden layers": _describe_layers(config),
-        "balance weight": _format(config.get("balance_weight"), ".4g"),
-        "seed": _format(config.get("seed"), ".0f"),
+        "hidden layers": _describe_layers(about),
+        "balance weight": _format(about.get("balance_weight"), ".4g"),
+        "seed": _format(about.get("seed"), ".0f"),
         "steps": _format(about.get("n_steps"), ","),
         "objective": _format(about.get("objective"), ".5g"),
         "ratio cut": _format(about.get("ratio_cut"), ".5g"),
@@ -162,7 +158,7 @@ def _describe_time(seconds: Any) -> str | None:
 def _describe_certificate(inspection: Inspection) -> str:
     ratio = inspection.bound_ratio
     if inspection.bound is None or ratio is None:
-        if inspection.about.get("mode") in ("disk", "levels"):
+        if inspection.about.get("mode") == "disk":
             return "none: the whole graph is not in memory"
         return "none: the eigenvalues of so large a graph would take too long"
     bound = (

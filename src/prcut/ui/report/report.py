@@ -131,10 +131,7 @@ def _render_report(
     used = np.flatnonzero(inspection.sizes)
     by_size = used[np.argsort(-inspection.sizes[used], kind="stable")]
     shown = _choose_shown(inspection, by_size)
-    groups = inspection.first_level  # all levels would have too many colours
-    if groups is None:
-        groups = np.arange(inspection.n_clusters)
-    colors = cluster_colors(int(groups[-1]) + 1)[groups]
+    colors = cluster_colors(inspection.n_clusters)
     examples = inspection.examples(contents.n_examples)
     points = choose_points(inspection, examples)
     shown_on_map = choose_contents(inspection, points, contents)
@@ -152,7 +149,7 @@ def _render_report(
         figures=list_figures(inspection, scores),
         tiles=list_headline(inspection, scores),
         warnings=diagnose(inspection),
-        pictures=_draw_pictures(inspection, groups, scores),
+        pictures=_draw_pictures(inspection, scores),
         median_size=int(np.median(inspection.sizes)),
         settings=describe_settings(inspection),
         chips=[make_chip(cluster, color) for cluster, color in enumerate(colors)],
@@ -168,12 +165,10 @@ def _render_report(
     )
 
 
-def _draw_pictures(
-    inspection: Inspection, groups: np.ndarray, scores: ClassScores | None
-) -> dict[str, Any]:
+def _draw_pictures(inspection: Inspection, scores: ClassScores | None) -> dict[str, Any]:
     """Draw what there is, by name."""
     map_label = f"Map of {len(inspection.rows):,} rows in {inspection.n_clusters} clusters"
-    rows = ClusterMapDisplay(inspection.coords, groups[inspection.labels], int(groups[-1]) + 1)
+    rows = ClusterMapDisplay(inspection.coords, inspection.labels, inspection.n_clusters)
     confidence = ConfidenceDisplay(inspection.confidence)
     displays: dict[str, tuple[Any, tuple[float, float], str]] = {
         "map": (rows, (6.4, 6.0), map_label),

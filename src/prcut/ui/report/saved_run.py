@@ -15,16 +15,13 @@ from prcut.graph.saved import GRAPH_RECORD, load_graph
 from prcut.numerics.cuts import cluster_links
 from prcut.pipeline.labels import STATE_FOLDER
 from prcut.pipeline.outofcore.blocks import open_blocks
-from prcut.pipeline.outofcore.fit_shards import label_edges
 from prcut.pipeline.outofcore.row_labels import RowLabels
 from prcut.pipeline.run_folder import COUNT, check_finished, read_history, read_plan
 from prcut.pipeline.saved_fit import coarse_labels
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source
-from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.saved import load_model
-from prcut.training.assigner.saved_tree import load_levels
 from prcut.ui.report.inspect_rows import MOST_LINKED, inspect_assigner
 from prcut.ui.report.inspection import Inspection
 
@@ -45,8 +42,7 @@ def inspect_run(
     Parameters
     ----------
     path : str or path
-        Run folder of :func:`prcut.pipeline.run.fit_run` or
-        :func:`prcut.pipeline.levels.fit_levels`.
+        Run folder of :func:`prcut.pipeline.run.fit_run`.
     data : array, or path or URI, optional
         What was clustered, where the run does not record it or it has moved.
     most_rows : int
@@ -64,18 +60,13 @@ def inspect_run(
         _check_figures(result)
     with parsing(f"{path}/plan.json"):
         _check_settings(plan)
-    source = open_data(path, data, plan, result)
-    is_levels = plan["kind"] == "levels"
-    model = f"{str(path).rstrip('/')}/model"
-    loaded: Any = (load_levels if is_levels else load_model)(model)
+    source = open_data(path, data, plan)
+    loaded = load_model(f"{str(path).rstrip('/')}/model")
     assigner = loaded.assigner
     # the result holds the settings that were chosen during the run
-    about = {**plan, **result, "mode": "levels" if is_levels else plan["mode"]}
-    if isinstance(assigner, Assigner):
-        about["hidden"] = assigner.hidden
-    if about["mode"] == "memory" or about.get("solver") == "search":
-        # the result scores the partition, the report the labels that the model gives
-        about = {name: about[name] for name in about if name not in ("objective", "ratio_cut")}
+    about = {**plan, **result, "mode": plan["mode"], "hidden": assigner.hidden}
+    # the result scores the partition, the report the labels that the model gives
+    about = {name: about[name] for name in about if name not in ("objective", "ratio_cut")}
     if (state := folder / "labels" / STATE_FOLDER).exists("manifest.json"):
         with parsing(f"{state.path}/manifest.json"):
             n_outliers = state.read_json("manifest.json").get("n_outliers")
@@ -92,7 +83,7 @@ def inspect_run(
         name=str(path).rstrip("/").rsplit("/", 1)[-1],
         about=about,
         graph=graph,
-        history={} if is_levels else read_history(folder),
+        history=read_history(folder),
         most_rows=None if graph is not None else most_rows,
         seed=seed,
         on_progress=on_progress,
@@ -100,17 +91,17 @@ def inspect_run(
     inspection = replace(
         inspection,
         agreement=_read_agreement(folder),
-        layers=() if is_levels else tuple(coarse_labels(loaded).values()),
+        layers=tuple(coarse_labels(loaded).values()),
     )
     if about["mode"] != "disk" or inspection.n_clusters > MOST_LINKED:
         return inspection
-    links = _links_of_blocks(str(path), assigner, plan["similarity"], most_rows)
+    links = _links_of_blocks(str(path), assigner.n_clusters, plan["similarity"], most_rows)
     return replace(inspection, links=links)
 
 
-def open_data(path: str | Path, data: Any, plan: dict[str, Any], result: dict[str, Any]) -> Source:
+def open_data(path: str | Path, data: Any, plan: dict[str, Any]) -> Source:
     """Open the rows that the run was fitted to; refuse others."""
-    data = data if data is not None else plan.get("data") or result.get("data")
+    data = data if data is not None else plan.get("data")
     if data is None:
         raise InvalidInputError(
             f"{path} does not record where its data are: pass data (--data PATH)."
@@ -141,37 +132,32 @@ def _check_figures(result: dict[str, Any]) -> None:
     seconds = result["seconds"]
     for value in seconds.values() if isinstance(seconds, dict) else [seconds]:
         finite_number(value)
-    for name in ("objective", "ratio_cut", "balance_weight", "n_steps", "cut_share"):
+    for name in ("objective", "ratio_cut", "balance_weight", "n_steps"):
         if name in result:
             finite_number(result[name])
 
 
 def _check_settings(plan: dict[str, Any]) -> None:
     """Check the types of what is read or shown of a plan."""
-    config = plan["config"] if plan["kind"] == "levels" else plan
     for name in ("column", "id_column", "data"):
         if not isinstance(plan.get(name), str | None):
             raise TypeError(f"{name} is not a name")
     for name in ("seed", "balance_weight", "max_steps"):
-        if config.get(name) is not None:
-            finite_number(config[name])
-    for size in (*(config.get("hidden") or ()), *plan.get("levels", ())):
+        if plan.get(name) is not None:
+            finite_number(plan[name])
+    for size in plan.get("hidden") or ():
         whole_number(size)
 
 
-def _links_of_blocks(path: str, assigner: Assigner, similarity: Any, most_rows: int) -> np.ndarray:
+def _links_of_blocks(path: str, n_clusters: int, similarity: Any, most_rows: int) -> np.ndarray:
     """Sum the links between clusters over all blocks, or over some spread evenly."""
-    blocks, partition = open_blocks(f"{path}/blocks"), Folder(path) / "partition"
-    found = RowLabels(partition) if partition.exists("manifest.json") else None
-    links = torch.zeros(assigner.n_clusters, assigner.n_clusters, dtype=torch.float64)
+    blocks, found = open_blocks(f"{path}/blocks"), RowLabels(Folder(path) / "partition")
+    links = torch.zeros(n_clusters, n_clusters, dtype=torch.float64)
     n_blocks = max(1, len(blocks) * min(most_rows, blocks.n_samples) // blocks.n_samples)
     for number in np.unique(np.linspace(0, len(blocks) - 1, n_blocks).astype(int)).tolist():
         block = blocks[number]
-        if found is None:
-            labels = label_edges(assigner, block)
-        else:
-            order, labels = np.argsort(block.rows), np.empty(len(block.rows), np.int64)
-            labels[order] = found.take(block.rows[order]).clip(0)  # -1 is a row without an edge
+        order, labels = np.argsort(block.rows), np.empty(len(block.rows), np.int64)
+        labels[order] = found.take(block.rows[order]).clip(0)  # -1 is a row without an edge
         weight = block.graph(similarity).weight
-        links += cluster_links(weight, torch.from_numpy(labels), assigner.n_clusters)
+        links += cluster_links(weight, torch.from_numpy(labels), n_clusters)
     return np.asarray(links)
