@@ -127,26 +127,6 @@ def test_duplicates_are_neighbors_at_exactly_zero_and_never_the_row_itself(form:
 
 
 @pytest.mark.usefixtures("lists_for_few")
-def test_duplicates_in_lists() -> None:
-    features = np.repeat(mixture(600), 20, axis=0)
-    found = find_neighbors(features, 10)
-    assert found.n_lists > 0
-    assert (found.indices != np.arange(len(features))[:, None]).all()
-    assert (found.distances == 0).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
-@pytest.mark.parametrize("metric", METRICS)
-def test_other_dtypes_find_what_their_float32_does(dtype: type, metric: str) -> None:
-    features = mixture(200).astype(dtype)
-    found = find_neighbors(features, 5, metric=metric)  # type: ignore[arg-type]
-    single = find_neighbors(features.astype(np.float32), 5, metric=metric)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(found.indices, single.indices)
-    assert found.distances.dtype == np.float32
-    assert found.indices.dtype == found.rows.dtype == np.int64
-
-
-@pytest.mark.usefixtures("lists_for_few")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_memory_mapped_rows_are_found_as_in_memory(tmp_path: Path, dtype: type) -> None:
     features = mixture(3000).astype(dtype)
@@ -238,14 +218,6 @@ def test_many_columns_are_projected_and_measured_in_full(
     exact = find_neighbors(noise, 10, metric=metric)  # type: ignore[arg-type]
     assert widths == [96, 300]
     assert (exact.n_lists, exact.recall) == (0, 1.0)
-
-
-@pytest.mark.usefixtures("lists_for_few")
-def test_a_higher_recall_reads_more_lists() -> None:
-    features = mixture(5000)
-    probes = [find_neighbors(features, 15, recall=recall).n_probe for recall in (0.5, 0.9, 0.99)]
-    assert probes == sorted(probes)
-    assert probes[0] < probes[2]
 
 
 def test_rows_without_structure_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:

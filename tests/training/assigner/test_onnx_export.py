@@ -74,26 +74,6 @@ def test_the_file_says_what_the_assigner_says(
         assert labels.tolist() == expected.argmax(1).tolist()
 
 
-@pytest.mark.parametrize("opset", [13, 17, 20])
-def test_older_and_newer_operators(onnx: Any, tmp_path: Path, opset: int) -> None:
-    assigner = trained(hidden=(8,))
-    export_onnx(tmp_path / "model.onnx", assigner, opset=opset)
-    assert onnx.load(tmp_path / "model.onnx").opset_import[0].version == opset
-    probs, _ = run(tmp_path / "model.onnx", np.ones((2, 20), np.float32))
-    expected = assigner.probs(torch.ones(2, 20)).detach().numpy()
-    np.testing.assert_allclose(probs, expected, atol=1e-5)
-
-
-@pytest.mark.usefixtures("onnx")
-def test_other_dtypes_become_float32(tmp_path: Path) -> None:
-    assigner = trained(hidden=(8,))
-    export_onnx(tmp_path / "model.onnx", trained(hidden=(8,)).double())
-    features = torch.randn(5, 20)
-    probs, _ = run(tmp_path / "model.onnx", features.numpy())
-    assert probs.dtype == np.float32
-    np.testing.assert_allclose(probs, assigner.probs(features).detach().numpy(), atol=1e-5)
-
-
 def test_what_no_onnx_file_holds_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
