@@ -197,54 +197,6 @@ def test_the_table_says_who_is_first_as_the_text_does() -> None:
     assert points["usps"]["prcut"][1] == pytest.approx(points["usps"]["leiden"][1], abs=1e-3)
 
 
-@pytest.mark.usefixtures("making")
-def test_the_reference_has_the_public_names_and_no_others() -> None:
-    pages = importlib.import_module("pages")
-    top = {each.name: each.path for each in pages.public_names() if each.package == "prcut"}
-    assert set(top) == set(prcut.__all__) - {"__version__"}
-    assert top["PRCut"] == "prcut.estimator.PRCut"
-    text = "".join(pages.room_pages().values())
-    assert sorted(re.findall(r"^::: (\S+)$", text, re.MULTILINE)) == sorted(pages.public_paths())
-    index = pages.names_page()
-    for each in pages.public_names():
-        assert f"| [`{each.name}`][{each.path}] | " in index
-    assert pages.has_page("prcut.estimator.PRCut.fit")
-    assert not pages.has_page("prcut.estimator._private")
-    linked = "[`PRCut`][prcut.estimator.PRCut], [`x`][prcut.search.moves._x]"
-    assert pages.without_private_links(linked).endswith("PRCut], `search.moves._x`")
-
-
-@pytest.mark.usefixtures("making")
-def test_the_tutorial_shows_what_its_blocks_print_and_draw(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pages = importlib.import_module("pages")
-    (tmp_path / "docs/tutorial").mkdir(parents=True)
-    monkeypatch.setattr(pages, "ROOT", tmp_path)
-    page = tmp_path / "docs/tutorial/1-a.md"
-    page.write_text(
-        "```python\nx = 1\n```\n\n```console\n$ pip install y\n$ prcut --version\n```\n"
-        "```python\nprint(x + 1)\nopen('p.svg', 'w').write('drawn')\n```\n"
-    )
-    assert pages.tutorial_pictures() == {"tutorial/1-a-p.svg": b"drawn"}
-    shown = pages.with_outputs(page, page.read_text())
-    assert shown.startswith("```python\nx = 1\n```\n\n```console")
-    assert f"```text\nprcut {prcut.__version__}\n```" in shown
-    assert shown.endswith("```\n\n```text\n2\n```\n")
-    (tmp_path / "docs/tutorial/2-b.md").write_text("```python\nraise ValueError('no')\n```\n")
-    with pytest.raises(RuntimeError, match=r"2-b\.md failed:[\s\S]*ValueError: no"):
-        pages.tutorial_pictures()
-
-
-def test_every_picture_of_a_tutorial_is_drawn_by_its_blocks() -> None:
-    for page in sorted((ROOT / "docs/tutorial").glob("*.md")):
-        text = page.read_text("utf-8")
-        saved = set(re.findall(r'savefig\("([^"]+)"', text))
-        shown = re.findall(rf"!\[[^\]]+\]\({page.stem}-([^)]+)\)", text)
-        assert shown
-        assert set(shown) == saved, page
-
-
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
     for page in PAGES[1:]:
@@ -260,19 +212,3 @@ def test_the_walks_through_the_files_name_what_is_there() -> None:
         text = (ROOT / "src/prcut" / file).read_text("utf-8")
         for name in re.findall(r"`(\w+)`", functions):
             assert re.search(rf"^(def|class) {name}\b", text, re.MULTILINE), (file, name)
-
-
-@pytest.mark.parametrize(
-    ("docstring", "markdown"),
-    [
-        ("See :func:`find_partition`.", "See <find_partition>."),
-        ("A.\n\n.. math:: a\n    + b\n\nB.", "A.\n\n\n$$\na + b\n$$\n\nB."),
-        ("One.\n\n>>> 1 + 1\n2", "One.\n\n```pycon\n>>> 1 + 1\n2\n```"),
-        ("Examples\n--------\n>>> 1 + 1\n2", "Examples\n--------\n>>> 1 + 1\n2"),
-    ],
-)
-@pytest.mark.usefixtures("making")
-def test_docstrings_become_markdown(docstring: str, markdown: str) -> None:
-    pytest.importorskip("griffe", reason="needs prcut[docs]")
-    docstrings = importlib.import_module("docstrings")
-    assert docstrings.as_markdown(docstring, lambda name: f"<{name}>") == markdown

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from scipy.cluster.hierarchy import dendrogram
 from sklearn.datasets import make_blobs
 
 from prcut import PRCut
@@ -134,32 +133,6 @@ def test_overwrite_replaces_a_run_and_nothing_else(
     assert (path / "plan.json").exists()
 
 
-@pytest.mark.parametrize("wrong", [["--texts", "txt"], ["--images", "img"], ["--texts", "t.txt"]])
-def test_columns_are_checked_before_passes_over_the_data(
-    run: Path,
-    capsys: CaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    wrong: list[str],
-    tmp_path: Path,
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the data were read")
-
-    monkeypatch.setattr("prcut.ui.report.report.write_report", refuse)
-    out = f"{tmp_path}/r.html"
-    assert main(["report", str(run), *wrong, "--out", out, "--quiet"]) == 2
-    assert wrong[1] in capsys.readouterr().err
-
-
-def test_an_id_column_is_checked_before_clusters_are_counted(
-    data: Path, tmp_path: Path, capsys: CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit = ["fit", f"{data}/lists.parquet", "-k", "auto", "--id-column", "nr"]
-    monkeypatch.setattr("prcut.runtime.sources.sample_rows", None)  # not called
-    assert main([*fit, "-o", f"{tmp_path}/run", "--quiet"]) == 2
-    assert "has no column 'nr'" in capsys.readouterr().err
-
-
 def test_wide_parquet_is_read(data: Path, tmp_path: Path, capsys: CaptureFixture) -> None:
     fit = ["fit", f"{data}/wide.parquet", "-k", "4", "-o", f"{tmp_path}/run", *QUICK]
     assert main(fit) == 2
@@ -181,24 +154,6 @@ def test_csv_is_refused_with_a_clear_word(tmp_path: Path, capsys: CaptureFixture
 
 
 # -- Python --------------------------------------------------------------------------------------
-
-
-def test_the_command_line_writes_the_labels_of_the_partition(run: Path) -> None:
-    from prcut.pipeline.outofcore.row_labels import RowLabels
-    from prcut.runtime.folder import Folder
-
-    partition = RowLabels(Folder(run / "partition")).read(0, 400)
-    np.testing.assert_array_equal(pq.read_table(run / "labels")["label"].to_numpy(), partition)
-
-
-def test_a_merge_tree_is_drawn_by_scipy_and_checks_its_range() -> None:
-    tree = PRCut(4, random_state=0).fit(ROWS).merge_tree_
-    assert tree is not None
-    assert sorted(dendrogram(tree.linkage(), no_plot=True)["leaves"]) == [0, 1, 2, 3]
-    assert len(set(tree.labels(2).tolist())) == 2
-    for wrong in (0, 5):
-        with pytest.raises(InvalidInputError, match=f"n_clusters={wrong} must be"):
-            tree.labels(wrong)
 
 
 def test_rows_of_1e_30_do_not_end_in_noise_without_a_word() -> None:

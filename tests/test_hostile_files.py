@@ -1,6 +1,5 @@
 """Files of strangers run no code, stay in their folder and allocate no more than they hold."""
 
-import ast
 import atexit
 import hashlib
 import importlib
@@ -10,11 +9,7 @@ import os
 import random
 import re
 import shutil
-import struct
-import subprocess
-import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -23,8 +18,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from benchmarks._fuzz_readers import READERS
 from hypothesis import given, settings
@@ -33,9 +26,8 @@ from safetensors.torch import load, save
 
 from prcut import Assigner, PRCut
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-from prcut.runtime import parquet_source
 from prcut.runtime.folder import Folder
-from prcut.runtime.sources import open_source, read_all
+from prcut.runtime.sources import open_source
 from prcut.training.assigner.hub import push_to_hub
 from prcut.training.assigner.saved import load_model, save_model
 from prcut.training.assigner.saved_tree import load_levels, save_levels
@@ -88,35 +80,17 @@ def forge(folder: Path, name: str, content: bytes) -> None:
 
 # -- no code of strangers is run -----------------------------------------------------------------
 
-# what unpickles, or runs text
-_DANGEROUS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml"}
-
 
 def test_the_source_opens_no_pickle() -> None:
+    """What the linter's security rules (``S``) do not tell."""
     for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = {alias.name for alias in node.names} | {getattr(node, "module", "") or ""}
-                found = {name.split(".")[0] for name in names} & _DANGEROUS
-                # to catch the error of torch's restricted reader
-                assert not found or (path.name, found) == ("load.py", {"pickle"}), path
-            if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "pickle":
-                assert node.attr == "UnpicklingError", path
-            if isinstance(node, ast.Call):
-                _check_call(path, node)
-
-
-def _check_call(path: Path, call: ast.Call) -> None:
-    options = {word.arg: getattr(word.value, "value", None) for word in call.keywords}
-    name = ast.unparse(call.func)
-    assert name not in ("eval", "exec", "compile", "__import__", "os.system"), path
-    assert options.get("allow_pickle", False) is False, path
-    if name in ("np.load", "numpy.load"):
-        assert options["allow_pickle"] is False, path
-    if name == "torch.load":  # weights of other projects' encoders, in the only format they have
-        assert path.name == "packaged.py"
-        assert options["weights_only"] is True
+        text = path.read_text()
+        assert "allow_pickle=True" not in text, path
+        assert not re.search(r"(import|from) (dill|cloudpickle|joblib|shelve)\b", text), path
+        # weights of other projects' encoders, in the only format they have
+        n_loads = text.count("torch.load(")
+        assert n_loads == text.count("weights_only=True"), path
+        assert n_loads == 0 or path.name == "packaged.py", path
 
 
 def test_the_oldest_dependencies_allowed_have_no_known_fault_in_what_is_called() -> None:
@@ -378,133 +352,3 @@ def test_forged_plans_are_never_counted_up_to_or_printed(tmp_path: Path) -> None
     assert len([name for name in describe_path(run) if name.startswith("stage start")]) == 100
     rewrite(run / "plan.json", lambda plan: {**plan, "data": "\x1b]0;owned\x07\ud800\n"})
     assert all(map(str.isprintable, show_rows(describe_path(run)).splitlines()))
-
-
-def test_of_a_key_that_is_there_twice_the_one_that_is_checked_is_used(tmp_path: Path) -> None:
-    model = made("model", tmp_path / "model")
-    text = (model / "config.json").read_text()
-    twice = '"n_features": 1000000000000, "n_features": 3'
-    (model / "config.json").write_text(text.replace('"n_features": 3', twice))
-    assert load_model(model).assigner.n_clusters == 2
-    twice = '"n_features": 3, "n_features": 1000000000000'
-    (model / "config.json").write_text(text.replace('"n_features": 3', twice))
-    with pytest.raises(CorruptFileError, match=r"does not fit config\.json"):
-        load_model(model)
-
-
-# -- forged sizes cost nothing -------------------------------------------------------------------
-
-
-HEADERS = [
-    "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 3)}",
-    "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4611686018427387904, 4)}",
-    "{'descr': '|O', 'fortran_order': False, 'shape': (2, 3)}",
-    "{'descr': '|V0', 'fortran_order': False, 'shape': (1000000000000, 3)}",
-    "{'descr': '<f4', 'shape': " + "(" * 5000,
-    "__import__('os').system('true')",
-]
-
-
-def test_declared_sizes_take_no_memory(tmp_path: Path) -> None:
-    """Less than 50 MB, whatever a file declares."""
-    model = made("model", tmp_path / "model")
-    load_model(model)  # what is imported with the first model is no file's doing
-    header = {"logits": {"dtype": "F32", "shape": [10**12, 2], "data_offsets": [0, 8 * 10**12]}}
-    tensors = [struct.pack("<Q", 2**63) + b"{}"]
-    tensors += [struct.pack("<Q", len(text)) + text for text in [json.dumps(header).encode()]]
-    tracemalloc.start()
-    for text in HEADERS:
-        content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + bytes(24)
-        (tmp_path / "a.npy").write_bytes(content)
-        for reads in (Folder(tmp_path).read_array, Folder(tmp_path).map_array):
-            with pytest.raises(CorruptFileError, match=r"a\.npy"):
-                reads("a.npy")
-        with pytest.raises(InvalidInputError):
-            read_all(open_source(tmp_path / "a.npy"))
-    for content in tensors:
-        forge(model, "model.safetensors", content)
-        with pytest.raises(CorruptFileError, match=r"model\.safetensors"):
-            load_model(model)
-    for bomb in (b"[" * 200_000, b'{"a":' * 200_000, b'{"files": ' + b"9" * 10_000 + b"}"):
-        (model / "config.json").write_bytes(bomb)
-        with pytest.raises(CorruptFileError, match=r"config\.json"):
-            load_model(model)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 5e7
-
-
-# -- Parquet -------------------------------------------------------------------------------------
-
-
-LISTS = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32()))
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"e": pa.array([1.0, 2.0]), "id": pa.array([1, 2])}, "expected lists of floats"),
-        ({"e": LISTS, "id": pa.array([1.5, 2.5])}, "expected integers or strings"),
-        ({"e": LISTS, "id": pa.array(["a", "b"])}, "make them the same"),
-        ({"e": LISTS}, "has no column 'id'"),
-    ],
-)
-def test_files_of_one_folder_must_be_of_one_kind(
-    tmp_path: Path, columns: dict[str, pa.Array], message: str
-) -> None:
-    pq.write_table(pa.table({"e": LISTS, "id": [1, 2]}), tmp_path / "0.parquet")
-    pq.write_table(pa.table(columns), tmp_path / "1.parquet")
-    with pytest.raises(InvalidInputError, match=message):
-        open_source(str(tmp_path), column="e", id_column="id")
-
-
-def test_files_with_fewer_rows_than_they_say_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pq.write_table(pa.table({"e": LISTS}), tmp_path / "0.parquet")
-    source = open_source(str(tmp_path))
-    monkeypatch.setattr(source, "n_samples", 10**13)
-    with pytest.raises(InvalidInputError, match="do not fit in memory"):
-        read_all(source)
-    monkeypatch.setattr(source, "n_samples", 3)
-    with pytest.raises(CorruptFileError, match="hold fewer rows than they declare"):
-        read_all(source)
-    for n_rows, groups in ((3, [2]), (-1, [-1]), (2**62, [2**62])):
-        with pytest.raises(CorruptFileError, match="it is altered or forged"):
-            parquet_source._check_counts(n_rows, groups, 1000, "x")
-
-
-# -- the network --------------------------------------------------------------------------------
-
-LISTENING = """
-import os, sys
-import psutil, ray
-from prcut.runtime.ray_engine import RayEngine
-RayEngine().run("wait", lambda number, advance: advance(1), 2, total=2)
-me = psutil.Process()
-ends = [
-    (process.name(), end.laddr.ip)
-    for process in (me, *me.children(recursive=True))
-    for end in process.net_connections("inet")
-    if end.status == psutil.CONN_LISTEN
-]
-ray.shutdown()
-print(ends)
-outside = [end for end in ends if end[1].removeprefix("::ffff:") not in ("127.0.0.1", "::1")]
-sys.exit(f"{outside} listen beyond this machine" if outside or len(ends) < 3 else 0)
-"""
-
-
-@pytest.mark.weekly("starts a Ray cluster: 50 CPU-seconds")
-def test_a_cluster_of_this_machine_listens_on_loopback_only() -> None:
-    pytest.importorskip("ray", reason="the engine of clusters")
-    pytest.importorskip("psutil", reason="tells which addresses are listened at")
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LISTENING],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr

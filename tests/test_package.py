@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import prcut
@@ -168,19 +167,6 @@ def test_ci_tries_the_lowest_versions_that_are_allowed() -> None:
     assert needed <= tried.keys()
     for name, version in tried.items():
         assert Version(version) == Version(lowest[name].strip()), name
-
-
-def test_ci_locks_the_versions_that_are_advised() -> None:
-    locked, advised = (
-        {
-            canonicalize_name(name): version.partition(";")[0].strip()
-            for line in (ROOT / file).read_text().splitlines()
-            if not line.startswith("#")
-            for name, version in [line.split("==", maxsplit=1)]
-        }
-        for file in (".ci/lock.txt", "constraints.txt")
-    )
-    assert {name: locked[name] for name in advised} == advised
 
 
 def test_every_test_named_by_the_errata_exists() -> None:

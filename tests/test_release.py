@@ -55,20 +55,6 @@ def test_files_and_targets_that_a_workflow_names_exist(path: Path) -> None:
                     assert re.search(rf"^{target}\b.*:", makefile, re.M), target
 
 
-def test_only_publishing_deploying_and_recording_may_write() -> None:
-    may_write = {
-        (path.stem, name): sorted(key for key, value in given.items() if value == "write")
-        for path in WORKFLOWS
-        for name, job in load(path)["jobs"].items()
-        if "write" in (given := job.get("permissions", {})).values()
-    }
-    assert may_write == {
-        ("benchmarks", "record"): ["contents"],
-        ("docs", "deploy"): ["id-token", "pages"],
-        ("release", "publish"): ["id-token"],
-    }
-
-
 def test_a_release_waits_for_all_that_is_tested_and_counts_its_files() -> None:
     jobs = load(ROOT / ".github/workflows/release.yml")["jobs"]
     assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
@@ -80,14 +66,6 @@ def test_a_release_waits_for_all_that_is_tested_and_counts_its_files() -> None:
 
 
 # -- the package, the image, the recipe ----------------------------------------------------------
-
-
-def test_the_package_says_where_it_lives() -> None:
-    urls = PROJECT["project"]["urls"]
-    site = (ROOT / "mkdocs.yml").read_text("utf-8")
-    assert f"site_url: {urls['Documentation']}/\n" in site
-    assert f"repo_url: {urls['Homepage']}\n" in site
-    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= set(urls)
 
 
 def recipe() -> dict[str, Any]:
