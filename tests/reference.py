@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -155,14 +155,3 @@ def full_labels(n_nodes: int, n_clusters: int, seed: int = 0) -> np.ndarray:
     extra = rng.integers(n_clusters, size=max(0, n_nodes - n_clusters))
     labels: np.ndarray = rng.permutation(np.append(np.arange(n_clusters), extra)[:n_nodes])
     return labels
-
-
-def numeric_gradient(function: Callable[[Tensor], Tensor], point: Tensor, step: float) -> Tensor:
-    """Central differences, entry by entry."""
-    gradient = torch.zeros_like(point)
-    for index in itertools.product(*(range(size) for size in point.shape)):
-        ahead, behind = point.clone(), point.clone()
-        ahead[index] += step
-        behind[index] -= step
-        gradient[index] = (function(ahead) - function(behind)) / (2 * step)
-    return gradient

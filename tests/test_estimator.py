@@ -1,7 +1,5 @@
 import json
 import pickle
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,35 +10,34 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array, csr_matrix
-from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
-from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
+from prcut.errors import DataWarning, InvalidInputError
 from prcut.numerics.objective import hard_objective
 from prcut.ui.notebook import results_html
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
+Blobs = tuple[np.ndarray, np.ndarray]
 
 
 def quick(n_clusters: int = 3, **parameters: Any) -> PRCut:
-    quickly = {"max_steps": 200, "n_init": 1, "learning_rate": 5e-3, "random_state": 0}
+    quickly = {"max_steps": 60, "n_init": 1, "learning_rate": 2e-2, "random_state": 0}
     return PRCut(n_clusters, **{**quickly, **parameters})
 
 
 @pytest.fixture(scope="module")
-def blobs() -> tuple[np.ndarray, np.ndarray]:
+def blobs() -> Blobs:
     return make_blobs(240, 4, centers=3, cluster_std=0.6, random_state=0)
 
 
 @pytest.fixture(scope="module")
-def fitted(blobs: tuple[np.ndarray, np.ndarray]) -> PRCut:
+def fitted(blobs: Blobs) -> PRCut:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         return quick().fit(blobs[0])
@@ -59,31 +56,22 @@ _OF_REPEATED_ROWS = {
 
 # 4 clusters: check_estimator_sparse_* want as many columns of predict_proba as their y has classes
 @parametrize_with_checks(
-    [quick(4, max_steps=100, learning_rate=0.02)],
+    [quick(4, max_steps=20)],
     expected_failed_checks=lambda _: _OF_REPEATED_ROWS,
 )
 def test_scikit_learn(estimator: PRCut, check: Any) -> None:
     check(estimator)
 
 
-def test_pipeline_and_grid_search(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_pipeline_and_grid_search(blobs: Blobs) -> None:
     rows, labels = blobs
     pipeline = make_pipeline(PCA(2, random_state=0), quick())
     assert adjusted_rand_score(labels, pipeline.fit_predict(rows)) == 1
     search = GridSearchCV(pipeline, {"prcut__balance_weight": [0.5, 2.0]}, cv=2).fit(rows)
     assert search.best_score_ > 0.9
-    assert set(search.best_params_) == {"prcut__balance_weight"}
 
 
-def test_clone_keeps_parameters_and_forgets_the_fit(fitted: PRCut) -> None:
-    copy = clone(fitted)
-    assert copy.get_params() == fitted.get_params()
-    assert not hasattr(copy, "labels_")
-    with pytest.raises(NotFittedError, match="instance is not fitted yet"):
-        copy.predict([[0.0] * 4])
-
-
-def test_output_as_a_data_frame(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_output_as_a_data_frame(blobs: Blobs) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(blobs[0], columns=list("abcd"))
     model = quick().set_output(transform="pandas").fit(frame)
@@ -94,9 +82,7 @@ def test_output_as_a_data_frame(blobs: tuple[np.ndarray, np.ndarray]) -> None:
         model.predict(frame.rename(columns={"a": "z"}))
 
 
-def test_joblib_and_processes(
-    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
+def test_joblib_and_processes(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
     joblib.dump(fitted, tmp_path / "model.joblib")
     loaded = joblib.load(tmp_path / "model.joblib")
     np.testing.assert_array_equal(loaded.predict(blobs[0]), fitted.labels_)
@@ -110,7 +96,7 @@ def test_joblib_and_processes(
 # -- what a fit leaves ---------------------------------------------------------------------------
 
 
-def test_attributes(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_attributes(fitted: PRCut, blobs: Blobs) -> None:
     rows, labels = blobs
     assert adjusted_rand_score(labels, fitted.labels_) == 1
     assert fitted.labels_.dtype == np.int64
@@ -130,7 +116,7 @@ def test_attributes(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]) -> None
 
 @pytest.mark.parametrize("make", [np.array, csr_array], ids=["dense", "sparse"])
 def test_the_assigner_is_distilled_when_it_is_first_needed(
-    make: Any, blobs: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    make: Any, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distilled: list[int] = []
     monkeypatch.setattr(
@@ -153,26 +139,7 @@ def test_the_assigner_is_distilled_when_it_is_first_needed(
     np.testing.assert_array_equal(again.predict_proba(make(blobs[0])), eager.probs_)
 
 
-def test_no_more_rows_are_kept_than_distillation_sees(
-    blobs: tuple[np.ndarray, np.ndarray],
-) -> None:
-    rows = blobs[0].astype(np.float32)
-    options: dict[str, Any] = {"max_steps": 10, "batch_size": 16}
-    model, eager = quick(**options).fit(rows), quick(store_probs=True, **options).fit(rows)
-    lesson = model._start._make.args[0]
-    assert lesson.features.shape == (160, 4)
-    np.testing.assert_array_equal(model.predict_proba(rows), eager.probs_)
-    assert model._start._make is None
-
-
-def test_probs_on_request(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    model = quick(store_probs=True).fit(blobs[0])
-    np.testing.assert_array_equal(model.probs_, model.predict_proba(blobs[0]))
-
-
-def test_transform_gives_the_bottleneck_or_the_logits(
-    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]
-) -> None:
+def test_transform_gives_the_bottleneck_or_the_logits(fitted: PRCut, blobs: Blobs) -> None:
     rows = blobs[0]
     np.testing.assert_array_equal(fitted.transform(rows).argmax(1), fitted.labels_)
     model = quick(hidden=(16,), bottleneck=2).fit(rows)
@@ -180,17 +147,7 @@ def test_transform_gives_the_bottleneck_or_the_logits(
     assert model.get_feature_names_out().tolist() == ["prcut0", "prcut1"]
 
 
-def test_the_start_with_the_lowest_objective_is_kept() -> None:
-    rows, _ = make_blobs(200, 2, centers=6, cluster_std=1.5, random_state=1)
-    model = quick(6, solver="train", learning_rate=0.05, max_steps=100)
-    objective = [model.set_params(n_init=n).fit(rows).objective_ for n in (1, 2, 4)]
-    assert objective[0] >= objective[1] >= objective[2]
-    assert objective[0] > objective[2]
-
-
-def test_same_seed_same_labels_and_other_seeds_other_starts(
-    blobs: tuple[np.ndarray, np.ndarray],
-) -> None:
+def test_same_seed_same_labels_and_other_seeds_other_starts(blobs: Blobs) -> None:
     one, two, other = (quick(random_state=seed).fit(blobs[0]) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     assert one.history_ == {}  # nothing was trained yet
@@ -202,7 +159,7 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(
     assert (one.history_["objective"] != other.history_["objective"]).any()
 
 
-def test_neighbours_of_an_earlier_fit_are_forgotten(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_neighbours_of_an_earlier_fit_are_forgotten(blobs: Blobs) -> None:
     model = quick(max_steps=20).fit(blobs[0])
     assert model.n_neighbors_ == 13  # a sixth of a cluster
     graph = build_graph(blobs[0], 5, max_components=3)
@@ -213,44 +170,16 @@ def test_neighbours_of_an_earlier_fit_are_forgotten(blobs: tuple[np.ndarray, np.
 # -- kinds of input ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
-def test_dtypes(blobs: tuple[np.ndarray, np.ndarray], dtype: type) -> None:
-    rows = (10 * blobs[0]).astype(dtype)
-    model = quick().fit(rows)
-    assert adjusted_rand_score(blobs[1], model.labels_) == 1
-    np.testing.assert_array_equal(model.predict(rows), model.labels_)
-
-
-@pytest.mark.parametrize("kind", [csr_array, csr_matrix])
-def test_sparse_rows_give_what_dense_rows_give(
-    blobs: tuple[np.ndarray, np.ndarray], kind: type
-) -> None:
+def test_sparse_rows_give_what_dense_rows_give(blobs: Blobs) -> None:
     rows = np.where(np.abs(blobs[0]) < 1, 0, blobs[0])
-    dense, sparse = quick().fit(rows), quick().fit(kind(rows))
+    dense, sparse = quick().fit(rows), quick().fit(csr_matrix(rows))
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
     np.testing.assert_allclose(
-        sparse.predict_proba(kind(rows)), dense.predict_proba(rows), atol=1e-4
+        sparse.predict_proba(csr_matrix(rows)), dense.predict_proba(rows), atol=1e-4
     )
 
 
-def test_memory_maps_are_read_in_place(
-    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    np.save(tmp_path / "rows.npy", blobs[0].astype(np.float32))
-    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    model = quick().fit(rows)
-    np.testing.assert_array_equal(model.predict(rows), model.labels_)
-
-
-def test_the_unit_and_origin_of_the_features_do_not_matter(
-    blobs: tuple[np.ndarray, np.ndarray],
-) -> None:
-    rows = blobs[0]
-    for other in (1000 * rows, 1e-3 * rows, rows + 1000):
-        assert adjusted_rand_score(blobs[1], quick().fit_predict(other)) == 1
-
-
-def test_a_graph_in_place_of_neighbours(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_a_graph_in_place_of_neighbours(blobs: Blobs) -> None:
     rows, _ = blobs
     halves = (np.arange(240) % 2).astype(np.int64)  # the graph knows better than the features
     features = np.c_[rows, 10 * halves]
@@ -261,7 +190,7 @@ def test_a_graph_in_place_of_neighbours(blobs: tuple[np.ndarray, np.ndarray]) ->
     np.testing.assert_array_equal(same.labels_, by_graph.labels_)
 
 
-def test_precomputed_similarities(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_precomputed_similarities(blobs: Blobs, tmp_path: Path) -> None:
     rows, labels = blobs
     similarity = build_graph(rows, 10).to_scipy()
     for matrix in (similarity, similarity.toarray()):
@@ -270,6 +199,11 @@ def test_precomputed_similarities(blobs: tuple[np.ndarray, np.ndarray]) -> None:
         assert adjusted_rand_score(labels, model.predict(matrix)) == 1
         assert model.predict_proba(matrix[:5]).shape == (5, 3)
         assert model.score(matrix) > 0.9
+    model.save(tmp_path)
+    np.testing.assert_array_equal(PRCut.load(tmp_path).predict(matrix), model.predict(matrix))
+    for call in (lambda: model.export_onnx(tmp_path / "x.onnx"), lambda: model.push_to_hub("x/y")):
+        with pytest.raises(InvalidInputError, match="predicts by the rows of fit"):
+            call()
 
 
 def test_a_stream_is_followed_and_clusters_keep_their_numbers() -> None:
@@ -281,48 +215,34 @@ def test_a_stream_is_followed_and_clusters_keep_their_numbers() -> None:
         return centers[labels] + shift + rng.normal(0, 0.5, (300, 2)), labels
 
     model = quick()
-    for _ in range(20):
+    for _ in range(10):
         rows, labels = part(0.0)
         model.partial_fit(rows)
     assert adjusted_rand_score(labels, model.labels_) == 1
     number = {int(y): int(c) for y, c in zip(labels, model.labels_, strict=True)}
-    for step in range(20):
+    for step in range(10):
         rows, labels = part(0.1 * step)
         model.partial_fit(rows)
         assert model.labels_.tolist() == [number[int(y)] for y in labels]
-    assert model.n_steps_ == 400
-    assert model.history_["step"][-1] == 400
-
-
-def test_partial_fit_goes_on_from_fit(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    model = clone(fitted).fit(blobs[0])
-    steps = model.n_steps_
-    model.partial_fit(blobs[0])
-    assert model.n_steps_ > steps
-    np.testing.assert_array_equal(model.labels_, fitted.labels_)
+    assert model.n_steps_ == model.history_["step"][-1] == 200
 
 
 @pytest.mark.parametrize(
-    ("preset", "learning_rate"), [("paper-pixels", 1e-4), ("paper-representations", 1e-2)]
+    ("preset", "learning_rate"), [("paper-pixels", 3e-4), ("paper-representations", 1e-2)]
 )
-def test_presets(preset: str, learning_rate: float, blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    model = quick(preset=preset, max_steps=150, learning_rate=learning_rate, n_neighbors=10)
+def test_presets(preset: str, learning_rate: float, blobs: Blobs) -> None:
+    model = quick(preset=preset, max_steps=60, learning_rate=learning_rate, n_neighbors=10)
     model.fit(blobs[0])
     assert adjusted_rand_score(blobs[1], model.labels_) == 1
-
-
-def test_one_cluster(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    model = quick(1).fit(blobs[0])
-    assert (model.labels_ == 0).all()
-    assert model.objective_ == model.ratio_cut_ == 0
-    assert model.score(blobs[0]) == 0
 
 
 # -- saving --------------------------------------------------------------------------------------
 
 
-def test_save_and_load(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+def test_save_and_load(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
+    pretrained = PRCut.from_pretrained(str(tmp_path / "model"))
+    np.testing.assert_array_equal(pretrained.predict(blobs[0]), fitted.labels_)
     loaded = PRCut.load(tmp_path / "model")
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.predict_proba(blobs[0]), fitted.predict_proba(blobs[0]))
@@ -331,16 +251,21 @@ def test_save_and_load(fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_
     assert loaded.n_features_in_ == 4
     for name, values in fitted.history_.items():
         np.testing.assert_array_equal(loaded.history_[name], values)
+    # a description that was written by a stranger sets nothing else
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    config["description"]["parameters"]["__class__"] = "x"
+    config["description"]["fitted"] |= {"predict": "x", "_graph": "x"}
+    (tmp_path / "model/config.json").write_text(json.dumps(config))
+    strange = PRCut.load(tmp_path / "model")
+    np.testing.assert_array_equal(strange.predict(blobs[0]), fitted.labels_)
+    assert callable(strange._graph)
     loaded.partial_fit(blobs[0])  # a loaded model learns on
     assert loaded.n_steps_ > fitted.n_steps_
     np.testing.assert_array_equal(loaded.labels_, fitted.labels_)
-    assert not [
-        p for p in (tmp_path / "model").iterdir() if "pickle" in p.name or p.suffix == ".pt"
-    ]
 
 
 def test_names_functions_and_generators_are_saved_as_far_as_json_can(
-    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
+    blobs: Blobs, tmp_path: Path
 ) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(blobs[0], columns=list("abcd"))
@@ -358,109 +283,41 @@ def test_names_functions_and_generators_are_saved_as_far_as_json_can(
         loaded.score(frame)
 
 
-def test_precomputed_models_are_saved_too(
-    blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    similarity = build_graph(blobs[0], 10).to_scipy()
-    model = quick(affinity="precomputed").fit(similarity)
-    model.save(tmp_path)
-    np.testing.assert_array_equal(
-        PRCut.load(tmp_path).predict(similarity), model.predict(similarity)
-    )
-    for call in (lambda: model.export_onnx(tmp_path / "x.onnx"), lambda: model.push_to_hub("x/y")):
-        with pytest.raises(InvalidInputError, match="predicts by the rows of fit"):
-            call()
-
-
-def test_a_changed_file_of_labels_is_told(fitted: PRCut, tmp_path: Path) -> None:
-    fitted.save(tmp_path)
-    content = bytearray((tmp_path / "fit.safetensors").read_bytes())
-    content[-1] ^= 1
-    (tmp_path / "fit.safetensors").write_bytes(content)
-    with pytest.raises(CorruptFileError, match="does not match the checksum"):
-        PRCut.load(tmp_path)
-
-
-def test_a_strangers_description_sets_nothing_else(fitted: PRCut, tmp_path: Path) -> None:
-    fitted.save(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["description"]["parameters"]["__class__"] = "x"
-    config["description"]["fitted"]["predict"] = "x"
-    config["description"]["fitted"]["_graph"] = "x"
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    loaded = PRCut.load(tmp_path)
-    assert callable(loaded.predict)
-    assert callable(loaded._graph)
-    config["description"]["parameters"] = config["description"]["fitted"] = [1]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert PRCut.load(tmp_path).n_clusters == 3
-
-
-def test_from_pretrained_takes_a_folder(
-    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    fitted.save(tmp_path)
-    loaded = PRCut.from_pretrained(str(tmp_path))
-    np.testing.assert_array_equal(loaded.predict(blobs[0]), fitted.labels_)
-
-
-def test_onnx_gives_the_same_labels(
-    fitted: PRCut, blobs: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
+def test_onnx_gives_the_same_labels(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="needs the extra 'onnx'")
-    pytest.importorskip("onnx", reason="needs the extra 'onnx'")
+    onnx = pytest.importorskip("onnx", reason="needs the extra 'onnx'")
     fitted.export_onnx(tmp_path / "model.onnx")
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     rows = blobs[0].astype(np.float32)
     probs, labels = session.run(["probs", "labels"], {"features": rows})
     np.testing.assert_array_equal(labels, fitted.labels_)
     np.testing.assert_allclose(probs, fitted.predict_proba(rows), atol=1e-5)
+    model = onnx.load(tmp_path / "model.onnx")
+    about = {one.key: one.value for one in model.metadata_props}
+    assert (model.producer_name, about["prcut_version"]) == ("prcut", model.producer_version)
+    assert (about["n_clusters"], about["n_features"]) == ("3", "4")
+    assert (about["inputs"], about["outputs"]) == ("features", "probs,labels")
 
 
 # -- every error, with its wording ---------------------------------------------------------------
 
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
-NAN = np.where(np.arange(60).reshape(20, 3) == 7, np.nan, ROWS)
 
 
 @pytest.mark.parametrize(
     ("parameters", "rows", "message"),
     [
-        ({"n_clusters": 0}, ROWS, "n_clusters=0 must be a whole number >= 1."),
+        ({"n_clusters": "many"}, ROWS, "n_clusters='many' must be"),
+        ({"n_clusters": (5, 3)}, ROWS, "n_clusters=(5, 3) must rise"),
         ({"n_clusters": 2.5}, ROWS, "n_clusters=2.5 must be a whole number >= 1."),
         ({"n_clusters": 21}, ROWS, "n_samples=20 should be >= n_clusters=21."),
         ({"preset": "fast"}, ROWS, "preset='fast' must be 'default', 'paper-pixels' or"),
         ({"affinity": "rbf"}, ROWS, "affinity='rbf' must be 'nearest_neighbors' or 'precomputed'."),
-        ({"n_neighbors": 0}, ROWS, "n_neighbors=0 must be a whole number >= 1."),
         ({"n_neighbors": 20}, ROWS, "n_neighbors=20 must be < n_samples=20"),
-        ({"metric": "l1"}, ROWS, "metric='l1' must be"),
-        ({"similarity": "rbf"}, ROWS, "similarity='rbf' must be"),
-        ({"balance_weight": -1}, ROWS, "balance_weight=-1 must be >= 0."),
-        ({"walk_length": 0}, ROWS, "walk_length=0 must be a whole number >= 1."),
-        ({"max_steps": 0}, ROWS, "max_steps=0 must be a whole number >= 1."),
-        ({"batch_size": 0}, ROWS, "batch_size=0 must be a whole number >= 1."),
         ({"batch_size": 30}, ROWS, "batch_size=30 must be a multiple of n_streams=8"),
-        ({"learning_rate": 0}, ROWS, "learning_rate=0 must be > 0."),
-        ({"n_init": 0}, ROWS, "n_init=0 must be a whole number >= 1."),
-        ({"hidden": (0,)}, ROWS, "hidden=0 must be a whole number >= 1."),
-        ({"bottleneck": 0}, ROWS, "bottleneck=0 must be a whole number >= 1."),
-        ({"precision": "int8"}, ROWS, "precision='int8' must be 'float32' or 'bfloat16'."),
         ({"device": "abacus"}, ROWS, "device='abacus' cannot be used: "),
-        ({}, NAN, "Input X contains NaN."),
-        ({}, np.where(np.isnan(NAN), np.inf, ROWS), "Input X contains infinity"),
-        ({}, ROWS[:1], "Found array with 1 sample(s)"),
-        ({}, ROWS[:0], "Found array with 0 sample(s)"),
-        ({}, ROWS[:, :0], "Found array with 0 feature(s)"),
-        ({}, ROWS[0], "Expected 2D array, got 1D array instead"),
-        ({}, ROWS + 1j, "Complex data not supported"),
         ({}, 1e30 * ROWS, "so their distances leave float32; scale the features down."),
-        ({"affinity": "precomputed"}, ROWS, "expected"),
         ({"affinity": "precomputed"}, np.triu(np.ones((5, 5))), "is not symmetric"),
-        (
-            {"affinity": "precomputed"},
-            ROWS[:3],
-            "similarities contain -0.704, expected values >= 0",
-        ),
         (
             {"affinity": "precomputed"},
             np.eye(5),
@@ -480,101 +337,49 @@ def test_wrong_calls(fitted: PRCut) -> None:
         quick().fit(ROWS, graph=SimilarityGraph.from_neighbors([[1], [0]]))
     with pytest.raises(InvalidInputError, match="partial_fit needs features"):
         quick(affinity="precomputed").partial_fit(np.eye(3))
-    with pytest.raises(InvalidInputError, match="does not exist; pass a folder that save_model"):
-        PRCut.load("nowhere")
-
-
-def test_a_remark_on_the_data_is_one_warning() -> None:
-    rows = np.repeat(ROWS, 3, axis=0)
-    with pytest.warns(DataWarning, match="rows repeat"):
-        quick().fit(rows)
+    with pytest.raises(InvalidInputError, match="n_clusters"):
+        PRCut("auto").partial_fit(ROWS)
 
 
 # -- what a person sees --------------------------------------------------------------------------
 
 
-def test_verbose_shows_the_cut_and_the_clusters_in_use() -> None:
-    script = (
-        "import numpy as np; from prcut import PRCut\n"
-        "rows = np.random.default_rng(0).normal(size=(100, 3))\n"
-        "PRCut(3, solver='train', max_steps=30, n_init=2, verbose=True, random_state=0).fit(rows)\n"
-    )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout == ""
-    lines = run.stderr.splitlines()
-    assert lines[-1].startswith("training 2/2: 30/30  cut ")
-    assert "clusters 3/3  confidence 0." in lines[-1]
-    assert "\x1b" not in run.stderr
-
-
-def test_silent_by_default(capfd: pytest.CaptureFixture[str]) -> None:
+def test_verbose_shows_progress_on_standard_error_alone(capfd: pytest.CaptureFixture[str]) -> None:
     quick(max_steps=20).fit(ROWS)
     assert capfd.readouterr() == ("", "")
+    quick(solver="train", max_steps=30, n_init=2, verbose=True).fit(ROWS)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith("training 2/2: 30/30  cut ")
+    assert "clusters 3/3  confidence 0." in err
 
 
 # -- BERTopic ------------------------------------------------------------------------------------
 
 
-def make_topics(model: PRCut) -> Any:
-    """Return a BERTopic that clusters by a model, without reducing dimensions."""
-    bertopic = pytest.importorskip("bertopic", reason="needs bertopic")
-    from bertopic.dimensionality import BaseDimensionalityReduction
-
-    return bertopic.BERTopic(
-        embedding_model=None, umap_model=BaseDimensionalityReduction(), hdbscan_model=model
-    )
-
-
-@pytest.mark.filterwarnings("ignore")  # of its own dependencies
-def test_bertopic_takes_it_for_its_clusters(bank_texts: dict[str, Any]) -> None:
-    topics = make_topics(quick(5, metric="cosine", max_steps=400, n_init=2))
-    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
-    found, _ = topics.fit_transform(texts, embeddings)
-    assert set(found) == set(range(5))  # every text has a topic: no noise
-    assert adjusted_rand_score(bank_texts["labels"], found) > 0.5
-    assert len(topics.get_topic_info()) == 5
-    again, _ = topics.transform(texts[:20], embeddings[:20])
-    assert list(again) == list(found[:20])
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_bertopic_has_outliers_where_they_are_asked_for(bank_texts: dict[str, Any]) -> None:
-    topics = make_topics(PRCut(5, metric="cosine", outliers=0.1, random_state=0))
-    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
-    found, probabilities = topics.fit_transform(texts, embeddings)
-    refused = np.array(found) == -1
-    assert 0 < refused.mean() <= 0.1
-    assert (np.array(probabilities)[refused] == 0).all()
-    assert topics.get_topic_info()["Topic"].tolist() == [-1, *range(5)]
-    assert -1 not in topics.reduce_outliers(
-        texts, found, strategy="embeddings", embeddings=embeddings
-    )
-
-
 def test_columns_in_units_of_their_own(tmp_path: Path) -> None:
-    rows, labels = make_blobs(400, 12, centers=3, random_state=0)
-    rows = np.hstack([rows, np.random.default_rng(0).normal(0, 1e4, (400, 1))])
+    rows, labels = make_blobs(200, 12, centers=3, random_state=0)
+    rows = np.hstack([rows, np.random.default_rng(0).normal(0, 1e4, (200, 1))])
     with pytest.warns(DataWarning, match="divided by their standard deviations"):
-        model = PRCut(3, random_state=0).fit(rows)
+        model = quick().fit(rows)
     assert adjusted_rand_score(labels, model.labels_) == 1
     assert (model.predict(rows) == model.labels_).all()
     expected = 1 - model.objective_ / 2
     assert model.score(rows) == pytest.approx(expected)
     model.save(tmp_path)
     assert PRCut.load(tmp_path).score(rows) == pytest.approx(expected)
-    for given in (model, PRCut(3, random_state=0)):
-        given.partial_fit(rows).partial_fit(rows)
-        assert adjusted_rand_score(labels, given.labels_) == 1
-    as_they_come = PRCut(3, random_state=0).fit(rows, graph=build_graph(rows))
+    model.partial_fit(rows).partial_fit(rows)
+    assert adjusted_rand_score(labels, model.labels_) == 1
+    as_they_come = quick().fit(rows, graph=build_graph(rows))
     assert adjusted_rand_score(labels, as_they_come.labels_) < 0.1
 
 
 def test_number_of_clusters_is_found(tmp_path: Path) -> None:
-    rows, labels = make_blobs(600, 8, centers=6, cluster_std=0.7, random_state=0)
+    rows, labels = make_blobs(300, 8, centers=6, cluster_std=0.7, random_state=0)
     model = PRCut("auto", random_state=0).fit(rows)
     assert model.n_clusters_ == model.cluster_count_.n_clusters == 6
     assert adjusted_rand_score(labels, model.labels_) == 1
-    assert model.predict_proba(rows).shape == model.transform(rows).shape == (600, 6)
+    assert model.predict_proba(rows).shape == model.transform(rows).shape == (300, 6)
     assert len(model.get_feature_names_out()) == 6
     assert "of 6" in results_html(model)
     model.save(tmp_path)
@@ -584,23 +389,3 @@ def test_number_of_clusters_is_found(tmp_path: Path) -> None:
     given = within.set_params(n_clusters=3).fit(rows)
     assert given.n_clusters_ == 3
     assert not hasattr(given, "cluster_count_")
-
-
-def test_rows_without_clusters_are_one_cluster() -> None:
-    rows = np.random.default_rng(0).normal(size=(600, 8))
-    with pytest.warns(DataWarning, match="nothing in common"):
-        model = PRCut("auto", random_state=0).fit(rows)
-    assert model.n_clusters_ == 1
-    assert not model.labels_.any()
-    assert not model.predict(rows).any()
-
-
-@pytest.mark.parametrize("wanted", ["many", (2, 3, 4), (0, 5), (2, "x"), (5, 3), (2, 10**6)])
-def test_a_wrong_number_of_clusters_is_refused(wanted: Any) -> None:
-    with pytest.raises(InvalidInputError, match="n_clusters"):
-        PRCut(wanted).fit(ROWS)
-
-
-def test_a_stream_needs_a_number_of_clusters() -> None:
-    with pytest.raises(InvalidInputError, match="n_clusters"):
-        PRCut("auto").partial_fit(ROWS)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from scipy.cluster.hierarchy import dendrogram
 from sklearn.datasets import make_blobs
 
 from prcut import PRCut
@@ -112,17 +111,6 @@ def test_a_failure_is_one_object_too(tmp_path: Path, capsys: CaptureFixture) -> 
     assert object_of(["frobnicate"], capsys, code=2)["exit_code"] == 2
 
 
-def test_a_finished_run_named_again_says_what_to_do_in_one_sentence(
-    data: Path, run: Path, capsys: CaptureFixture
-) -> None:
-    assert main(["fit", f"{data}/lists.parquet", "-k", "4", "-o", str(run), *QUICK]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert "holds a finished run" in message
-    for remedy in (f"`prcut report {run}`", "--overwrite", "another --out"):
-        assert remedy in message
-
-
 def test_overwrite_replaces_a_run_and_nothing_else(
     data: Path, tmp_path: Path, capsys: CaptureFixture
 ) -> None:
@@ -145,43 +133,6 @@ def test_overwrite_replaces_a_run_and_nothing_else(
     assert (path / "plan.json").exists()
 
 
-@pytest.mark.parametrize("name", ["absent.npy", "absent.parquet", "absent"])
-def test_missing_data_are_told_in_one_line_and_leave_no_folder(
-    tmp_path: Path, capsys: CaptureFixture, name: str
-) -> None:
-    assert main(["fit", f"{tmp_path}/{name}", "-k", "3", "-o", f"{tmp_path}/run"]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path}/{name} does not exist.\n"
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "wrong", [["--texts", "txt"], ["--labels", "klass"], ["--images", "img"], ["--texts", "t.txt"]]
-)
-def test_columns_are_checked_before_passes_over_the_data(
-    run: Path,
-    capsys: CaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    wrong: list[str],
-    tmp_path: Path,
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the data were read")
-
-    monkeypatch.setattr("prcut.ui.report.report.write_report", refuse)
-    out = f"{tmp_path}/r.html"
-    assert main(["report", str(run), *wrong, "--out", out, "--quiet"]) == 2
-    assert wrong[1] in capsys.readouterr().err
-
-
-def test_an_id_column_is_checked_before_clusters_are_counted(
-    data: Path, tmp_path: Path, capsys: CaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit = ["fit", f"{data}/lists.parquet", "-k", "auto", "--id-column", "nr"]
-    monkeypatch.setattr("prcut.runtime.sources.sample_rows", None)  # not called
-    assert main([*fit, "-o", f"{tmp_path}/run", "--quiet"]) == 2
-    assert "has no column 'nr'" in capsys.readouterr().err
-
-
 def test_wide_parquet_is_read(data: Path, tmp_path: Path, capsys: CaptureFixture) -> None:
     fit = ["fit", f"{data}/wide.parquet", "-k", "4", "-o", f"{tmp_path}/run", *QUICK]
     assert main(fit) == 2
@@ -194,79 +145,22 @@ def test_wide_parquet_is_read(data: Path, tmp_path: Path, capsys: CaptureFixture
     assert main(again) == 0
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
-def test_csv_and_jsonl_are_refused_with_a_clear_word(
-    tmp_path: Path, capsys: CaptureFixture, name: str
-) -> None:
-    (tmp_path / name).write_text("f0\n1\n")
-    assert main(["fit", f"{tmp_path}/{name}", "-k", "2", "-o", f"{tmp_path}/run", "-q"]) == 2
+def test_csv_is_refused_with_a_clear_word(tmp_path: Path, capsys: CaptureFixture) -> None:
+    (tmp_path / "rows.csv").write_text("f0\n1\n")
+    assert main(["fit", f"{tmp_path}/rows.csv", "-k", "2", "-o", f"{tmp_path}/run", "-q"]) == 2
     message = capsys.readouterr().err
     assert "is not Parquet; convert it once, with python -c" in message
     assert "Traceback" not in message
 
 
-def test_messages_name_options_on_the_command_line_and_parameters_in_python(
-    data: Path, tmp_path: Path, capsys: CaptureFixture
-) -> None:
-    fit = ["fit", f"{data}/lists.parquet", "-o", f"{tmp_path}/run", "-q", "-k"]
-    assert main([*fit, "4", "--neighbors", "400"]) == 2
-    message = capsys.readouterr().err
-    assert message.startswith("error: --neighbors 400 must be < n_samples=400; lower --neighbors")
-    with pytest.raises(InvalidInputError, match=r"^n_neighbors=400 must be .* lower n_neighbors"):
-        PRCut(4, n_neighbors=400).fit(ROWS)
-
-
 # -- Python --------------------------------------------------------------------------------------
 
 
-def test_load_opens_a_run_of_the_command_line(run: Path) -> None:
-    model = PRCut.load(run)
-    written = pq.read_table(run / "labels")["label"].to_numpy()
-    np.testing.assert_array_equal(model.labels_, written)
-    assert model.predict(ROWS).shape == (400,)
-
-
-def test_the_command_line_writes_the_labels_of_the_partition(run: Path) -> None:
-    from prcut.pipeline.outofcore.row_labels import RowLabels
-    from prcut.runtime.folder import Folder
-
-    partition = RowLabels(Folder(run / "partition")).read(0, 400)
-    np.testing.assert_array_equal(pq.read_table(run / "labels")["label"].to_numpy(), partition)
-
-
-def test_a_merge_tree_is_drawn_by_scipy_and_checks_its_range() -> None:
-    tree = PRCut(4, random_state=0).fit(ROWS).merge_tree_
-    assert tree is not None
-    assert sorted(dendrogram(tree.linkage(), no_plot=True)["leaves"]) == [0, 1, 2, 3]
-    assert len(set(tree.labels(2).tolist())) == 2
-    for wrong in (0, 5):
-        with pytest.raises(InvalidInputError, match=f"n_clusters={wrong} must be"):
-            tree.labels(wrong)
-
-
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_rows_of_1e_30_do_not_end_in_noise_without_a_word(metric: Any) -> None:
+def test_rows_of_1e_30_do_not_end_in_noise_without_a_word() -> None:
     with pytest.raises(InvalidInputError, match=r"differ by \d\.\de-29 at most.*scale the"):
-        PRCut(4, metric=metric).fit(ROWS * np.float64(1e-30))
+        PRCut(4).fit(ROWS * np.float64(1e-30))
     labels = PRCut(4, random_state=0).fit_predict(ROWS * 1e-12)
     np.testing.assert_array_equal(labels, PRCut(4, random_state=0).fit_predict(ROWS * 1.0))
-
-
-def test_the_first_parameters_have_descriptions() -> None:
-    text = inspect.cleandoc(PRCut.__doc__ or "")
-    for name in ("n_clusters", "metric"):
-        assert re.search(rf"^{name} : .+\n    \w", text, re.MULTILINE), name
-
-
-def test_onnx_carries_metadata(tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    PRCut(4, random_state=0, max_steps=20).fit(ROWS).export_onnx(tmp_path / "model.onnx")
-    model = onnx.load(tmp_path / "model.onnx")
-    about = {one.key: one.value for one in model.metadata_props}
-    assert model.producer_name == "prcut"
-    assert about["prcut_version"] == model.producer_version
-    assert (about["n_clusters"], about["n_features"]) == ("4", "6")
-    assert (about["inputs"], about["outputs"]) == ("features", "probs,labels")
 
 
 # -- warnings ------------------------------------------------------------------------------------

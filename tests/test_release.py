@@ -42,25 +42,6 @@ def test_the_linter_finds_nothing_in_the_workflows() -> None:
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "finding"),
-    [
-        (r"@[0-9a-f]{40} # v\S+", "@v4", "unpinned-uses"),
-        (r"\n +with:\n +persist-credentials: false", "", "artipacked"),
-        ("make docs", "make ${{ github.event.head_commit.message }}", "template-injection"),
-        (r"permissions: \{\}", "permissions: write-all", "excessive-permissions"),
-    ],
-)
-def test_the_linter_would_find_it(tmp_path: Path, right: str, wrong: str, finding: str) -> None:
-    spoilt = tmp_path / ".github/workflows/docs.yml"
-    spoilt.parent.mkdir(parents=True)
-    text = (ROOT / ".github/workflows/docs.yml").read_text("utf-8")
-    spoilt.write_text(re.sub(right, wrong, text), "utf-8")
-    run = lint(tmp_path / ".github")
-    assert run.returncode != 0
-    assert finding in run.stdout
-
-
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_files_and_targets_that_a_workflow_names_exist(path: Path) -> None:
     jobs = load(path)["jobs"]
@@ -76,20 +57,6 @@ def test_files_and_targets_that_a_workflow_names_exist(path: Path) -> None:
                     assert re.search(rf"^{target}\b.*:", makefile, re.M), target
 
 
-def test_only_publishing_deploying_and_recording_may_write() -> None:
-    may_write = {
-        (path.stem, name): sorted(key for key, value in given.items() if value == "write")
-        for path in WORKFLOWS
-        for name, job in load(path)["jobs"].items()
-        if "write" in (given := job.get("permissions", {})).values()
-    }
-    assert may_write == {
-        ("benchmarks", "record"): ["contents"],
-        ("docs", "deploy"): ["id-token", "pages"],
-        ("release", "publish"): ["id-token"],
-    }
-
-
 def test_a_release_waits_for_all_that_is_tested_and_counts_its_files() -> None:
     jobs = load(ROOT / ".github/workflows/release.yml")["jobs"]
     assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
@@ -100,14 +67,6 @@ def test_a_release_waits_for_all_that_is_tested_and_counts_its_files() -> None:
 
 
 # -- the package, the image, the recipe ----------------------------------------------------------
-
-
-def test_the_package_says_where_it_lives() -> None:
-    urls = PROJECT["project"]["urls"]
-    site = (ROOT / "mkdocs.yml").read_text("utf-8")
-    assert f"site_url: {urls['Documentation']}/\n" in site
-    assert f"repo_url: {urls['Homepage']}\n" in site
-    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= set(urls)
 
 
 def recipe() -> dict[str, Any]:
@@ -147,36 +106,6 @@ def test_the_image_has_all_that_a_build_needs_and_runs_as_nobody() -> None:
     version = re.search(r"python:(3\.\d+)-slim", text)
     assert version is not None
     assert f"Programming Language :: Python :: {version[1]}" in PROJECT["project"]["classifiers"]
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
-)
-def test_issue_forms_are_forms(path: Path) -> None:
-    form = load(path)
-    if path.stem == "config":
-        assert {"name", "url", "about"} == set.intersection(*map(set, form["contact_links"]))
-        return
-    assert {"name", "description", "body"} <= set(form)
-    ids = [entry["id"] for entry in form["body"] if entry["type"] != "markdown"]
-    assert len(ids) == len(set(ids)) >= 3
-    assert any(entry.get("validations", {}).get("required") for entry in form["body"])
-
-
-def test_a_build_without_a_compiler_fails_and_says_who_needs_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # hatchling is there only while the package is built
-    plugin = ModuleType("hatchling.builders.hooks.plugin.interface")
-    plugin.BuildHookInterface = object  # type: ignore[attr-defined]
-    parts = plugin.__name__.split(".")
-    for n in range(1, len(parts) + 1):
-        monkeypatch.setitem(sys.modules, ".".join(parts[:n]), plugin)
-    compile_library = runpy.run_path(str(ROOT / "hatch_build.py"))["compile_library"]
-    for compiler in ("no-such-compiler", f"'{sys.executable}'"):
-        monkeypatch.setenv("CC", compiler)
-        with pytest.raises(RuntimeError, match=r"an sdist, needs a C compiler.* Wheels need none"):
-            compile_library(tmp_path)
 
 
 def test_a_source_distribution_has_what_its_tests_read() -> None:

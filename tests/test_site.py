@@ -36,6 +36,7 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
+@pytest.mark.costly("builds two pages and searches them in a browser")
 @pytest.mark.filterwarnings("ignore")  # of MkDocs and Playwright, not of ours
 def test_search_works_from_a_folder_on_disk(site: Path) -> None:
     chromium = find_chromium()

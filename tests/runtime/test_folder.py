@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from pyarrow import fs
 
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.runtime.folder import Folder, check_format
+from prcut.runtime.folder import Folder, cache_folder
 
 ARRAYS = hnp.arrays(
     dtype=st.sampled_from([np.float16, np.float32, np.int64, np.int32, np.dtype("S5")]),
@@ -249,3 +249,17 @@ def test_a_folder_is_begun_once(tmp_path: Path) -> None:
     folder.delete()
     folder.delete()
     assert not (tmp_path / "new/deep").exists()
+
+
+def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRCUT_CACHE", str(tmp_path))
+    assert cache_folder("datasets") == tmp_path / "datasets"
+    monkeypatch.delenv("PRCUT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert cache_folder("datasets") == tmp_path / "xdg/prcut/datasets"
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert cache_folder("datasets") == tmp_path / "local/prcut/datasets"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert cache_folder("datasets").parts[-4:] == ("Library", "Caches", "prcut", "datasets")

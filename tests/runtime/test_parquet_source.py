@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from prcut.errors import InvalidInputError
+from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.runtime import parquet_source
 from prcut.runtime.parquet_source import ParquetSource, SourceFile
-from prcut.runtime.sources import open_source
+from prcut.runtime.sources import open_source, read_all
 
 ROWS = np.random.default_rng(0).standard_normal((101, 5)).astype(np.float32)
 
@@ -178,3 +178,40 @@ def test_files_know_their_names_in_the_folder_and_their_row_ranges(tmp_path: Pat
     alone = open_source(tmp_path / "data/z.parquet")
     assert isinstance(alone, ParquetSource)
     assert alone.files == [SourceFile("z.parquet", 0, 33)]
+
+
+LISTS = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"e": pa.array([1.0, 2.0]), "id": pa.array([1, 2])}, "expected lists of floats"),
+        ({"e": LISTS, "id": pa.array([1.5, 2.5])}, "expected integers or strings"),
+        ({"e": LISTS, "id": pa.array(["a", "b"])}, "make them the same"),
+        ({"e": LISTS}, "has no column 'id'"),
+    ],
+)
+def test_files_of_one_folder_must_be_of_one_kind(
+    tmp_path: Path, columns: dict[str, pa.Array], message: str
+) -> None:
+    pq.write_table(pa.table({"e": LISTS, "id": [1, 2]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "1.parquet")
+    with pytest.raises(InvalidInputError, match=message):
+        open_source(str(tmp_path), column="e", id_column="id")
+
+
+def test_files_with_fewer_rows_than_they_say_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"e": LISTS}), tmp_path / "0.parquet")
+    source = open_source(str(tmp_path))
+    monkeypatch.setattr(source, "n_samples", 10**13)
+    with pytest.raises(InvalidInputError, match="do not fit in memory"):
+        read_all(source)
+    monkeypatch.setattr(source, "n_samples", 3)
+    with pytest.raises(CorruptFileError, match="hold fewer rows than they declare"):
+        read_all(source)
+    for n_rows, groups in ((3, [2]), (-1, [-1]), (2**62, [2**62])):
+        with pytest.raises(CorruptFileError, match="it is altered or forged"):
+            parquet_source._check_counts(n_rows, groups, 1000, "x")

@@ -11,7 +11,7 @@ from prcut.ui.colors import cluster_colors, load_matplotlib
 pytest.importorskip("matplotlib")
 
 
-@pytest.mark.parametrize("n_clusters", [1, 3, 10, 11, 40, 77])
+@pytest.mark.parametrize("n_clusters", [3, 11, 77])
 def test_colors_differ_and_read_on_white_and_on_black(n_clusters: int) -> None:
     colors = cluster_colors(n_clusters)
     assert colors.shape == (n_clusters, 3)

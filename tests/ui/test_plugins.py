@@ -1,12 +1,10 @@
-"""Scanpy and Toponymy, really run, on real cells and texts."""
+"""Scanpy, really run on real cells, and what Toponymy calls."""
 
-import json
-import re
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import adjusted_rand_score
+from sklearn.datasets import make_blobs
 
 from prcut import PRCut
 from prcut.errors import InvalidInputError
@@ -21,6 +19,7 @@ def cells() -> Any:
     return scanpy.datasets.pbmc68k_reduced()  # 700 cells, in the package
 
 
+@pytest.mark.costly("Scanpy, really run, on real cells")
 @of_others
 def test_cells_are_clustered_as_scanpy_does(cells: Any, tmp_path: Any) -> None:
     model = PRCut(8, random_state=0)
@@ -74,46 +73,16 @@ def test_graphs_of_cells_by_their_names(cells: Any) -> None:
         cluster_cells(cells, model, obsp="mine", adjacency=given)
     with pytest.raises(InvalidInputError, match="obsp has no 'theirs', only"):
         cluster_cells(cells, model, obsp="theirs")
-    with pytest.raises(InvalidInputError, match="no cell has one of"):
-        cluster_cells(cells, model, restrict_to=("bulk_labels", ["nobody"]))
 
 
-class Words:
-    """Embeds texts by fixed random vectors of their words."""
-
-    def encode(self, texts: list[str], **_: Any) -> np.ndarray:
-        def vector(word: str) -> np.ndarray:
-            return np.random.default_rng(list(word.encode())).normal(size=384)
-
-        words = [re.findall(r"\w+", text.lower()) or ["nothing"] for text in texts]
-        return np.stack([np.mean([vector(word) for word in some], axis=0) for some in words])
-
-
-@of_others
-def test_toponymy_names_the_layers(bank_texts: dict[str, Any]) -> None:
-    toponymy = pytest.importorskip("toponymy", reason="needs toponymy")
-    from toponymy.llm_wrappers import LLMWrapper
-
-    asked = []
-
-    class Namer(LLMWrapper):  # type: ignore[misc, valid-type]
-        """Stands for a language model: numbers the topics that it is asked to name."""
-
-        def _call_llm(self, prompt: Any, *_: Any) -> str:
-            asked.append(prompt)
-            return json.dumps({"topic_name": f"Topic {len(asked)}", "topic_specificity": 0.5})
-
-        _call_llm_with_system_prompt = _call_llm
-
-    model = PRCut((4, 12), metric="cosine", random_state=0)
-    clusterer = TopicClusterer(model)
-    topics = toponymy.Toponymy(Namer(), Words(), clusterer, verbose=False)
-    texts, embeddings = bank_texts["texts"], bank_texts["embeddings"]
-    topics.fit(list(texts), embeddings, embeddings)
-    assert len(topics.cluster_layers_) == len(model.layer_sizes_)
-    names = topics.topic_name_vectors_[0]
-    assert adjusted_rand_score(names, model.labels_) == 1
-    assert [len(layer) for layer in topics.topic_names_] == model.layer_sizes_
-    assert topics.cluster_tree_ == model.cluster_tree_
-    assert len(asked) >= model.n_clusters_
-    assert "Topic" in str(topics.topic_tree_)
+def test_topics_have_the_layers_of_the_model() -> None:
+    """Called as Toponymy calls it, which would compile for a minute."""
+    rows, _ = make_blobs(200, 8, centers=6, cluster_std=0.7, random_state=0)
+    model = PRCut((4, 6), random_state=0)
+    layers, tree = TopicClusterer(model).fit_predict(None, rows, lambda *made, **by: (*made, by))
+    assert len(layers) == len(model.layer_sizes_)
+    assert tree == model.cluster_tree_
+    labels, centroids, options = layers[0]
+    np.testing.assert_array_equal(labels, model.labels_)
+    np.testing.assert_allclose(centroids[1], rows[labels == 1].mean(0))
+    assert options == {"layer_id": 0}

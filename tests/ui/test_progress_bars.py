@@ -1,13 +1,11 @@
 import io
 
 import numpy as np
-import pytest
 from rich.console import Console
 
 from prcut.pipeline.config import FitConfig
 from prcut.runtime.progress import Progress
 from prcut.training.state import Record
-from prcut.ui import progress_bars as display
 from prcut.ui.progress_bars import FitDisplay
 
 CONFIG = FitConfig.of("default", 4, solver="train", max_steps=20, n_init=2)
@@ -29,23 +27,13 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_a_log_file_has_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_file_has_plain_lines() -> None:
     assert shown(Console(file=io.StringIO(), width=40)).splitlines() == [
         "search neighbours: 50/100  1,234/s",
         "search neighbours: 100/100  1,234/s",
         "training 1/2: 20/20  cut 1.2500  clusters 3/4  confidence 0.88",
         "training 2/2: 20/20  cut 1.2500  clusters 3/4  confidence 0.88",
     ]
-    monkeypatch.setattr(display, "_LOG_EVERY", 0.0)
-    assert len(shown(Console(file=io.StringIO())).splitlines()) == 6
-
-
-def test_what_is_searched_is_then_distilled() -> None:
-    console = Console(file=io.StringIO(), width=40)
-    with FitDisplay(FitConfig.of("default", 4, max_steps=20), console=console) as fit:
-        fit.on_record(0, record(20))
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().startswith("training: 20/20  cut 1.2500")
 
 
 def test_a_terminal_has_bars() -> None:
@@ -54,9 +42,3 @@ def test_a_terminal_has_bars() -> None:
     for words in ("search neighbours", "training 1/2", "training 2/2", "20/20", "clusters 3/4"):
         assert words in last
     assert "━" in last
-
-
-def test_switched_off_it_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    with FitDisplay(CONFIG, enabled=False) as fit:
-        fit.on_record(0, record(10))
-    assert capfd.readouterr() == ("", "")

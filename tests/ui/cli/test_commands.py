@@ -16,7 +16,6 @@ from prcut.ui.cli import commands as cli
 from prcut.ui.cli.commands import main
 
 QUICK = ["--steps", "50", "--n-init", "1", "--neighbors", "10", "--device", "cpu"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
 
 
 def results(text: str) -> dict[str, str]:
@@ -26,7 +25,8 @@ def results(text: str) -> dict[str, str]:
 # -- from data to labels ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ids", ["name", "id", None])
+@pytest.mark.costly("the commands that every user begins with")
+@pytest.mark.parametrize("ids", ["name", None])
 def test_fit_and_assign_from_end_to_end(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ids: str | None
 ) -> None:
@@ -38,9 +38,7 @@ def test_fit_and_assign_from_end_to_end(
     found = results(out)
     assert found["run"] == str(path)
     assert found["rows"] == "1500"
-    assert float(found["objective"]) >= 0
     labels = pq.read_table(found["labels"])
-    assert labels.num_rows == 1500
     expected = pq.read_table(data / "parts")[ids].to_pylist() if ids else list(range(1500))
     assert labels[ids or "row"].to_pylist() == expected
     assert "the graph is built in memory" in err
@@ -73,10 +71,7 @@ def test_graph_info_and_export(
         (f"{tmp_path}/graph", r"kind +graph\nsamples +1,500\n"),
         (f"{tmp_path}/blocks", r"kind +blocks\nrows +1,500\n"),
         (f"{run}", r"kind +run\nstate +finished\n(.*\n)+stage start 1 +step 50 of at most 50\n"),
-        (
-            f"{run}/model",
-            r"kind +model\nfeatures +8\nclusters +4\nhidden +256\n",
-        ),
+        (f"{run}/model", r"kind +model\nfeatures +8\nclusters +4\nhidden +256\n"),
         (f"{run}/labels", r"kind +labels\nstate +finished\nrows +1,500\n"),
     ):
         assert main(["info", path]) == 0
@@ -84,7 +79,6 @@ def test_graph_info_and_export(
     pytest.importorskip("onnx")
     assert main(["export", str(run), "--onnx", f"{tmp_path}/model.onnx"]) == 0
     assert capsys.readouterr().out == f"onnx={tmp_path}/model.onnx\n"
-    assert (tmp_path / "model.onnx").stat().st_size > 100
 
 
 # -- help ------------------------------------------------------------------------------------
@@ -100,19 +94,8 @@ def test_help_teaches_by_examples_and_lists_the_exit_codes(
         text = capsys.readouterr().out
         assert "prcut fit embeddings.parquet --clusters 10" in text
         flat = " ".join(text.split())
-        for code in (
-            "0 done",
-            "1 unexpected error",
-            "2 wrong usage or input",
-            "3 corrupt files",
-            "130 interrupted",
-            "143 terminated",
-        ):
+        for code in ("0 done", "2 wrong usage or input", "3 corrupt files", "130 interrupted"):
             assert code in flat
-    for command in ("fit", "assign", "graph", "info", "report", "export", "embed"):
-        assert main([command, "-h"]) == 0
-        text = capsys.readouterr().out
-        assert len(re.findall(rf"^ *prcut {command} \S", text, re.MULTILINE)) >= 2, command
     assert main(["--version"]) == 0
     assert re.fullmatch(r"prcut \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
@@ -127,11 +110,7 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(command, "callback", _only_named(command.callback, seen))
         for example in examples:
             assert main(example.split()[1:]) == 0, example
-    assert set(seen) == {
-        *("fit", "assign", "graph", "info", "report", "status"),
-        *("plan", "export", "embed", "doctor", "name"),
-        *("update", "explain", "dedup", "sample"),
-    }
+    assert len(seen) >= 2 * len(cli.app.registered_commands)
 
 
 def _only_named(command: Callable[..., None], seen: list[str]) -> Callable[..., None]:
@@ -144,6 +123,7 @@ def _only_named(command: Callable[..., None], seen: list[str]) -> Callable[..., 
     return named
 
 
+@pytest.mark.costly("two new interpreters: what a shell waits for at every Tab")
 def test_help_and_completion_are_quick() -> None:
     script = """
 import sys
@@ -154,13 +134,9 @@ sys.exit(f"loaded {slow}" if slow else 0)
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     asked = {"_PRCUT_COMPLETE": "complete_bash", "COMP_WORDS": "prcut fi", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "prcut"],
-        env={**ENVIRONMENT, **asked},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "COLUMNS": "80", **asked}
+    command = [sys.executable, "-m", "prcut"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["fit"]
 
 
@@ -169,76 +145,14 @@ sys.exit(f"loaded {slow}" if slow else 0)
 # arguments, with {data}, {run} and {new}; the exit code; the whole line on standard error
 ERRORS = [
     ("fit", 2, "Missing argument 'DATA'. Try: prcut fit --help"),
-    ("fit {data}/rows.npy", 2, "Missing option '--clusters' / '-k'. Try: prcut fit --help"),
-    (
-        "fit {data}/rows.npy -k 2 --outliers 1.5 --out {new}",
-        2,
-        "--outliers 1.5 must be at least 0 and below 1.",
-    ),
-    ("fit {data}/rows.npy -k 2 --engine dask", 2, "--engine 'dask' must be 'local' or 'ray'."),
-    (
-        "fit {data}/rows.npy -k 2 --address auto",
-        2,
-        "--address 'auto' is that of a Ray cluster; add --engine ray.",
-    ),
-    ("status {data}", 2, "{data} is not a run folder (no plan.json)."),
     ("frobnicate", 2, "No such command 'frobnicate'. Try: prcut --help"),
-    ("fit x.npy -k 2 --zzz", 2, "No such option: --zzz Try: prcut fit --help"),
-    ("fit {data}/rows.npy -k 0 -o {new}", 2, "--clusters 0 must be a whole number >= 1."),
+    ("fit {data}/rows.npy", 2, "give either --clusters N or --levels K1,K2."),
     (
-        "fit {data}/rows.npy -k some -o {new}",
+        "fit {data}/rows.npy -k 2 -o {new} --memory lots",
         2,
-        "--clusters 'some' must be a whole number, auto, or two numbers such as 5,50.",
+        "--memory 'lots' is not a size; write it like 8G or 500M.",
     ),
-    ("fit {data}/rows.npy -k 2 -o {new} --top 3", 2, "--top 3 must be from 0 to --clusters 2."),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --metric taxi",
-        2,
-        "--metric 'taxi' must be one of euclidean, cosine, inner_product.",
-    ),
-    (
-        "graph {data}/rows.npy -o {new} --similarity same",
-        2,
-        "--similarity 'same' must be one of binary, mean, self_tuning, cosine.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --preset best",
-        2,
-        "--preset 'best' must be 'default', 'paper-pixels' or 'paper-representations'.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --steps 0",
-        2,
-        "--steps 0 must be a whole number >= 1.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --device tpu9",
-        2,
-        "--device 'tpu9' cannot be used: Invalid device string: 'tpu9'",
-    ),
-    ("fit nowhere.npy -k 2 -o {new}", 2, "nowhere.npy does not exist."),
     ("fit {data}/nowhere -k 2 -o {new}", 2, "{data}/nowhere does not exist."),
-    (
-        "fit {data}/parts -k 2 -o {new} --column f",
-        2,
-        "{data}/parts/0.parquet has no column 'f'; it has name, id, e.",
-    ),
-    (
-        "fit {data}/parts -k 2 -o {new} --column id",
-        2,
-        "column 'id' of {data}/parts/0.parquet is int64, expected lists of floats, int8 or uint8.",
-    ),
-    (
-        "fit {data}/parts -k 2 -o {new} --id-column e",
-        2,
-        "column 'e' of {data}/parts/0.parquet is list<element: float>, expected integers or "
-        "strings.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2000 -o {new}",
-        2,
-        "n_samples=1500 should be >= --clusters 2000.",
-    ),
     (
         "fit {data}/rows.npy -k 2 -o {new} --neighbors 1500",
         2,
@@ -251,73 +165,16 @@ ERRORS = [
         "the first is row 3; remove or replace them.",
     ),
     (
-        "fit {data}/rows.npy -k 2 -o {new} --hidden 5,x",
-        2,
-        "--hidden '5,x' must be whole numbers >= 1, such as 512,512.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --memory lots",
-        2,
-        "--memory 'lots' is not a size; write it like 8G or 500M.",
-    ),
-    ("fit {data}/rows.npy -k 2 -o {new} --learning-rate 0", 2, "--learning-rate 0.0 must be > 0."),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --save-every 15",
-        2,
-        "--save-every 15 must be a multiple of 10.",
-    ),
-    (
-        "fit {data}/rows.npy -k 2 -o {new} --preset paper-pixels --memory 1K",
-        2,
-        "--solver 'train' needs the graph in memory, and this run has it on disk; raise --memory, "
-        "train batch by batch with PRCut.partial_fit, or use --solver 'search'.",
-    ),
-    (
         "fit {data}/rows.npy -k 4 -o {run}",
         2,
         "{run} holds a finished run; look at it with `prcut report {run}`, replace it with "
         "--overwrite, or choose another --out.",
     ),
-    (
-        "fit {data}/rows.npy -k 5 -o {run} --resume --n-init 1 --steps 50 --neighbors 10",
-        2,
-        "{run} was begun with another n_clusters; choose another folder, or remove this one.",
-    ),
     ("fit {data}/rows.npy -k 4 -o {data}", 2, "{data} holds other files; choose another --out."),
-    (
-        "fit {data}/rows.npy -k 4 -o {data}/rows.npy",
-        2,
-        "{data}/rows.npy is a file, expected a folder or a new name.",
-    ),
-    (
-        "assign nowhere {data}/rows.npy -o {new}",
-        2,
-        "{cwd}/nowhere does not exist; pass a finished run or a model folder.",
-    ),
-    (
-        "assign {data} {data}/rows.npy -o {new}",
-        2,
-        "{data} holds no finished model (no config.json); pass a finished run or a model folder.",
-    ),
     (
         "assign {begun} {data}/rows.npy -o {new}",
         2,
         "{begun} is a run that is not finished; resume it with `prcut fit … --resume`.",
-    ),
-    (
-        "assign {run} {data}/narrow.npy -o {new}",
-        2,
-        "data has n_features=3 columns, the model was fitted to 8.",
-    ),
-    (
-        "assign {run} {data}/rows.npy -o {new} --top 9",
-        2,
-        "--top 9 must be from 0 to n_clusters=4.",
-    ),
-    (
-        "assign {run} {data}/parts -o {data}/parts",
-        2,
-        "{data}/parts holds other files; choose a new or empty folder.",
     ),
     (
         "assign {broken}/model {data}/rows.npy -o {new}",
@@ -325,28 +182,12 @@ ERRORS = [
         "{broken}/model/config.json is not JSON: Expecting value: line 1 column 1 (char 0). "
         "Save or download the model again.",
     ),
-    ("info nowhere", 2, "nowhere does not exist."),
     (
         "info {data}/empty",
         2,
         "{data}/empty is not a run, model, graph, blocks, labels or data folder.",
     ),
     ("info {newer}", 2, "{newer} has format 9, this version reads up to 1; upgrade prcut."),
-    (
-        "fit {data}/rows.npy -k 4 -o {newer} --resume",
-        2,
-        "{newer} has format 9, this version reads up to 1; upgrade prcut.",
-    ),
-    (
-        "export {run}",
-        2,
-        "nothing to export: give --onnx FILE, --hub REPO_ID or --centroids FILE.",
-    ),
-    (
-        "graph {data}/rows.npy -o {run}/graph --neighbors 7",
-        2,
-        "{run}/graph holds other files; choose a new or empty folder.",
-    ),
 ]
 
 
@@ -362,7 +203,6 @@ def places(data: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     (others / "broken/model/config.json").write_text("")
     (data / "empty").mkdir()
     np.save(data / "nan.npy", np.array([[0.0], [1.0], [2.0], [np.nan], [4.0]], np.float32))
-    np.save(data / "narrow.npy", np.zeros((5, 3), np.float32))
     names = {name: str(others / name) for name in ("newer", "begun", "broken", "new")}
     return {"data": str(data), "run": str(run), "cwd": str(Path.cwd()), **names}
 

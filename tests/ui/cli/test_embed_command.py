@@ -43,24 +43,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def test_embed_writes_vectors_with_ids(
-    texts: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["embed", "texts.jsonl", "--text-column", "body", "--id-column", "key"]
-    command += ["--keep", "body", "--model", "words:x", "--out", "vectors"]
-    found = run(capsys, *command)
-    expected = {"embeddings": "vectors", "rows": "90", "features": "5", "files": "1", "id": "key"}
-    assert found == expected
-    table = pq.read_table("vectors")
-    assert table["key"].to_pylist() == [row["key"] for row in texts]
-    assert table["body"].to_pylist() == [row["body"] for row in texts]
-    assert main(command) == 0
-    assert "1 of 1 files were already embedded" in capsys.readouterr().err
-    assert main(["info", "vectors"]) == 0
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert (lines["kind"], lines["rows"], lines["model"]) == ("embeddings", "90", "words:x")
-
-
+@pytest.mark.costly("texts are embedded, fitted and reported by commands")
 def test_fit_of_texts_embeds_them_first(
     texts: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,43 +62,3 @@ def test_fit_of_texts_embeds_them_first(
     assert "&lt;b&gt;" in page
     found = run(capsys, "export", "run", "--centroids", "centroids.parquet")
     assert found == {"centroids": "centroids.parquet", "clusters": "3"}
-
-
-def test_a_fit_that_was_killed_while_it_embedded_is_resumed(
-    texts: list[dict[str, Any]],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    command = ["fit", "texts.jsonl", "--text-column", "body", "-k", "3", "--neighbors", "8"]
-    command += ["--model", "words:x", "--out", "run"]
-
-    def stop(*_: Any) -> Tensor:
-        raise KeyboardInterrupt
-
-    broken = (("texts",), lambda *_: Encoder(nn.Module(), stop, "words 1", ""))
-    with monkeypatch.context() as patched:
-        patched.setitem(LOADERS, "words", broken)
-        assert main(command) == 130
-    assert "resume with: prcut fit" in capsys.readouterr().err
-    assert run(capsys, *command, "--resume")["rows"] == str(len(texts))
-
-
-@pytest.mark.usefixtures("texts")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("embed texts.jsonl --model words:x --out v", "texts.jsonl has columns; name that of"),
-        ("embed texts.jsonl --text-column text --model words:x --out v", "no column 'text'"),
-        ("embed texts.jsonl --text-column body --model nothing --out v", "'nothing' is not known"),
-        ("embed nowhere.csv --text-column body --model words:x --out v", "does not exist"),
-        ("fit texts.jsonl --text-column body -k 3", "add --model NAME"),
-        ("fit texts.jsonl --column body --model words:x -k 3", "--column is for vectors"),
-        ("export nowhere", "give --onnx FILE, --hub REPO_ID or --centroids FILE"),
-    ],
-)
-def test_errors_are_one_line(
-    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments.split()) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
-    assert not Path("texts-prcut").exists()

@@ -9,7 +9,7 @@ import pytest
 
 from prcut.errors import CorruptFileError
 from prcut.ui.cli.commands import main
-from prcut.ui.cli.shared import command_again, model_path
+from prcut.ui.cli.shared import command_again
 
 
 def test_what_nobody_expected_is_one_line_unless_debugging(
@@ -45,7 +45,6 @@ NO_THREAD = "cannot start a thread: out of memory, or the limit of `ulimit -u` i
         (OSError(errno.ENOSPC, "full", "a.npy"), "no space left on the disk: a.npy"),
         (MemoryError(), NO_MEMORY),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), NO_MEMORY),
-        (ImportError("_x.so: failed to map segment from shared object"), NO_MEMORY),
         (RuntimeError("can't start new thread"), NO_THREAD),
         (caused(CorruptFileError("rows cannot be read"), MemoryError()), NO_MEMORY),
     ],
@@ -72,15 +71,9 @@ def test_an_error_says_what_is_full_and_how_to_resume(
     ("program", "given", "again"),
     [
         ("prcut", ["fit", "a b.npy"], "prcut fit 'a b.npy' --resume"),
-        ("prcut", ["fit", "x.npy", "--resume"], "prcut fit x.npy --resume"),
         ("python -m tables", ["quick"], "python -m tables quick --resume"),
     ],
 )
 def test_a_command_can_be_pasted_to_resume(program: str, given: list[str], again: str) -> None:
     context: Any = SimpleNamespace(obj=given, find_root=lambda: SimpleNamespace(info_name=program))
     assert command_again(context, "--resume") == again
-
-
-def test_the_model_of_a_run_is_found(run: Path) -> None:
-    assert model_path(f"{run}/") == f"{run}/model"
-    assert model_path(f"{run}/model") == f"{run}/model"

@@ -17,16 +17,6 @@ def test_examples_are_nearest_and_least_sure(inspected: Inspection) -> None:
         assert (example.runner_up != cluster).all()
 
 
-def test_what_is_cut_most_merges_first() -> None:
-    links = 10 * np.eye(4) + 0.1
-    links[1, 3] = links[3, 1] = 4
-    labels = np.repeat(np.arange(4), [10, 200, 20, 200])  # not the two smallest
-    tree = made_up(labels, 4, links=links, about={"balance_weight": 1.0}).merges
-    assert tree is not None
-    assert tree.children[0].tolist() == [1, 3]
-    assert tree.costs[0] < 0
-
-
 def test_figures_follow_from_labels_and_links() -> None:
     labels = np.repeat([0, 1], [3, 1])
     confidence = np.array([1.0, 0.5, 0.6, 0.8])

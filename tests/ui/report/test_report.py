@@ -1,6 +1,5 @@
 """Reports: one file that holds everything, asks for nothing, and shows texts as texts."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from prcut import PRCut
-from prcut.errors import InvalidInputError, PRCutError
+from prcut.errors import InvalidInputError
+from prcut.pipeline.config import FitConfig
+from prcut.pipeline.levels import fit_levels
 from prcut.ui.cli.commands import main
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.report import write_report
-from report_samples import EVIL, check_self_contained, figures, made_up
+from report_samples import EVIL, check_self_contained, figures
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
@@ -50,20 +51,11 @@ def test_a_report_has_every_part_and_texts_stay_texts(folder: Path, inspected: I
     assert f"{read['accuracy']:.1%}" in content
 
 
-def test_the_command_writes_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = folder / "by-command.html"
-    assert main(["report", str(folder / "run"), "--texts", "text", "-o", str(out), "-q"]) == 0
-    assert capsys.readouterr().out == f"report={out}\n"
-    check_self_contained(out.read_text("utf-8"))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["run", "--texts", "title"], "has no column 'title'; it has vector, text, class"),
         (["run", "--images", "28x28"], "28x28 have 784 values, a row has n_features=4"),
-        (["run", "--labels", "none.npy"], "none.npy does not exist"),
-        (["rows.parquet"], "is not a run folder"),
         (["run", "--data", "moved.parquet"], "moved.parquet does not exist"),
     ],
 )
@@ -78,6 +70,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert not (folder / "refused.html").exists()
 
 
+@pytest.mark.costly("two reports with images")
 def test_estimators_report_with_images(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pixels = rng.random((120, 16)).astype(np.float32)
@@ -96,34 +89,22 @@ def test_estimators_report_with_images(tmp_path: Path) -> None:
         write_report(model, tmp_path / "none.html")
 
 
-def test_thousands_of_clusters_stay_a_small_file(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    n_rows, n_clusters = 10_000, 1000
-    labels = rng.integers(n_clusters, size=n_rows).astype(np.int32)
-    many = made_up(
-        labels,
-        n_clusters,
-        about={"objective": 1.0, "ratio_cut": 2.0},
-        runner_up=np.zeros(n_rows, np.int32),
-        confidence=rng.random(n_rows).astype(np.float32),
-        coords=rng.normal(size=(n_rows, 2)).astype(np.float32),
-        distances=rng.random(n_rows).astype(np.float32),
-        links=rng.random((n_clusters, n_clusters)),
+@pytest.mark.costly("a report of levels, which are fitted first")
+def test_levels_have_a_report(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    fit_levels(
+        str(tmp_path / "rows.npy"),
+        tmp_path / "levels",
+        (2, 2),
+        FitConfig.of("default", 2, **SMALL),
+        device="cpu",
     )
-    write_report(many, tmp_path / "many.html", texts=["word " * 500] * n_rows)
-    content = (tmp_path / "many.html").read_text("utf-8")
+    write_report(tmp_path / "levels", tmp_path / "levels.html")
+    content = (tmp_path / "levels.html").read_text("utf-8")
     check_self_contained(content)
-    assert content.count('<article class="cluster">') == 40
-    assert "the 32 largest are shown, and of the others the 8" in content
-    assert "The 300 largest clusters" in content
-
-
-def test_without_matplotlib_the_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, inspected: Inspection, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PRCutError, match=r"pip install 'prcut\[plot\]'"):
-        write_report(inspected, tmp_path / "report.html")
+    assert "2 × 2" in content
+    assert "clusters of the first level" in content
 
 
 def test_names_are_escaped_wherever_they_are_shown(inspected: Inspection, tmp_path: Path) -> None:
@@ -136,4 +117,6 @@ def test_names_are_escaped_wherever_they_are_shown(inspected: Inspection, tmp_pa
     assert figures(content)["name"] == name
     assert "<script>alert" not in content
     write_report(evil, tmp_path / "two.html", against=evil)
-    check_self_contained((tmp_path / "two.html").read_text("utf-8"))
+    content = (tmp_path / "two.html").read_text("utf-8")
+    check_self_contained(content)
+    assert "<script>alert" not in content

@@ -80,24 +80,11 @@ def test_files_and_sequences(tmp_path: Path) -> None:
         (read_texts, ["one"], r"1 texts for n_samples=10 rows"),
         (read_texts, "column", "neither a .npy or .txt file nor a column of Parquet data; pass"),
         (read_texts, "absent.txt", "absent.txt cannot be read as texts"),
-        (read_labels, "absent.npy", "absent.npy does not exist"),
         (read_labels, np.zeros(10), "dtype float64, expected a whole number or a name"),
         (read_images, "3x3", "images of shape 3x3 have 9 values, a row has n_features=4"),
-        (read_images, np.zeros((10, 2, 2, 2)), "expected .n_samples, height, width."),
         (read_images, [b"no image"] * 10, "is not an encoded image"),
     ],
 )
 def test_what_does_not_fit_is_refused(read: Any, what: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         read(ArraySource(np.zeros((10, 4))), what, ROWS)
-
-
-def test_an_absent_column_is_named(parquet: ParquetSource) -> None:
-    with pytest.raises(InvalidInputError, match="has no column 'title'; it has vector, text"):
-        read_texts(parquet, "title", ROWS)
-
-
-def test_pickles_are_not_opened(tmp_path: Path) -> None:
-    np.save(tmp_path / "objects.npy", np.array([{}] * 10), allow_pickle=True)
-    with pytest.raises(InvalidInputError, match=r"cannot be read as a \.npy file"):
-        read_labels(ArraySource(np.zeros((10, 4))), tmp_path / "objects.npy", ROWS)
