@@ -9,7 +9,6 @@ import os
 import random
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -201,8 +200,8 @@ def fuzz() -> Iterator[ModuleType]:
 # how often each reader is tried here: the slow ones less, and all of them 20,000 times a week
 N_EXAMPLES = {
     **dict.fromkeys(("json", "storage", "status", "npy", "graph", "model", "checkpoint"), 150),
-    **dict.fromkeys(("estimator", "levels", "blocks", "run", "parquet", "embedding"), 40),
-    **dict.fromkeys(("pairs", "labels"), 15),
+    **dict.fromkeys(("estimator", "blocks", "run", "parquet", "embedding"), 40),
+    "labels": 15,
     "report": 3,
 }
 
@@ -270,8 +269,6 @@ FORGED = [
     ("blocks", "block-00000/anchors.npy", [put(0, 10**6), put(0, -1)]),
     ("blocks", "block-00000/features.npy", [put((0, 0), np.nan), lambda array: array[:, :-1]]),
     ("blocks", "block-00000/rows.npy", [lambda array: array[:-1]]),
-    ("pairs", "shard-*.features.npy", [put((0, 0, 0), np.nan), lambda array: array[:, :1]]),
-    ("pairs", "shard-*.weight.npy", [put(0, -1)]),
 ]
 
 
@@ -321,7 +318,6 @@ def test_forged_tensors_are_refused(
         ("status", "status/train.json", {"stage": "\x1b[2J"}, "altered or forged"),
         ("status", "status/train.json", {"seconds_left": float("inf")}, "altered or forged"),
         ("run", "plan.json", {"n_samples": "many"}, "is altered or forged"),
-        ("pairs", "manifest.json", {"shards": [2**70]}, "altered or forged"),
     ],
 )
 def test_forged_fields_are_named(

@@ -108,6 +108,22 @@ def test_the_image_has_all_that_a_build_needs_and_runs_as_nobody() -> None:
     assert f"Programming Language :: Python :: {version[1]}" in PROJECT["project"]["classifiers"]
 
 
+def test_a_build_without_a_compiler_fails_and_says_who_needs_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # hatchling is there only while the package is built
+    plugin = ModuleType("hatchling.builders.hooks.plugin.interface")
+    plugin.BuildHookInterface = object  # type: ignore[attr-defined]
+    parts = plugin.__name__.split(".")
+    for n in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:n]), plugin)
+    compile_library = runpy.run_path(str(ROOT / "hatch_build.py"))["compile_library"]
+    for compiler in ("no-such-compiler", f"'{sys.executable}'"):
+        monkeypatch.setenv("CC", compiler)
+        with pytest.raises(RuntimeError, match=r"an sdist, needs a C compiler.* Wheels need none"):
+            compile_library(tmp_path)
+
+
 def test_a_source_distribution_has_what_its_tests_read() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     for name in included:

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from pyarrow import fs
 
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.runtime.folder import Folder, cache_folder
+from prcut.runtime.folder import Folder, cache_folder, check_format
 
 ARRAYS = hnp.arrays(
     dtype=st.sampled_from([np.float16, np.float32, np.int64, np.int32, np.dtype("S5")]),

@@ -146,7 +146,7 @@ sys.exit(f"loaded {slow}" if slow else 0)
 ERRORS = [
     ("fit", 2, "Missing argument 'DATA'. Try: prcut fit --help"),
     ("frobnicate", 2, "No such command 'frobnicate'. Try: prcut --help"),
-    ("fit {data}/rows.npy", 2, "give either --clusters N or --levels K1,K2."),
+    ("fit {data}/rows.npy", 2, "Missing option '--clusters' / '-k'. Try: prcut fit --help"),
     (
         "fit {data}/rows.npy -k 2 -o {new} --memory lots",
         2,

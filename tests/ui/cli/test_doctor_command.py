@@ -1,5 +1,8 @@
 """`prcut doctor`."""
 
+import re
+import sys
+
 import pytest
 
 from prcut.ui.cli import doctor_command

@@ -17,7 +17,6 @@ from report_samples import EVEN, made_up
 @pytest.mark.parametrize(
     ("about", "expected"),
     [
-        ({"mode": "levels", "levels": [2, 3]}, {"levels": "2 × 3"}),
         ({"hidden": [], "bottleneck": 2}, {"hidden layers": "none: linear, bottleneck 2"}),
         ({"n_steps": 1200, "objective": 0.123456}, {"steps": "1,200", "objective": "0.12346"}),
         ({"seconds": {"graph": 1.2, "training": 2000.0}}, {"time": "graph 1 s, training 2,000 s"}),

@@ -10,8 +10,6 @@ from scipy.sparse import csr_array
 
 from prcut import PRCut
 from prcut.errors import InvalidInputError
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.levels import fit_levels
 from prcut.ui.cli.commands import main
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.report import write_report
@@ -87,24 +85,6 @@ def test_estimators_report_with_images(tmp_path: Path) -> None:
     assert figures((tmp_path / "sparse.html").read_text("utf-8"))["n_samples"] == 60
     with pytest.raises(InvalidInputError, match="needs its rows"):
         write_report(model, tmp_path / "none.html")
-
-
-@pytest.mark.costly("a report of levels, which are fitted first")
-def test_levels_have_a_report(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", rows)
-    fit_levels(
-        str(tmp_path / "rows.npy"),
-        tmp_path / "levels",
-        (2, 2),
-        FitConfig.of("default", 2, **SMALL),
-        device="cpu",
-    )
-    write_report(tmp_path / "levels", tmp_path / "levels.html")
-    content = (tmp_path / "levels.html").read_text("utf-8")
-    check_self_contained(content)
-    assert "2 × 2" in content
-    assert "clusters of the first level" in content
 
 
 def test_names_are_escaped_wherever_they_are_shown(inspected: Inspection, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is found about a run, in memory, on disk and in levels, against what a loop would find."""
+"""What is found about a run, in memory and on disk, against what a loop would find."""
 
 from pathlib import Path
 from typing import Any
