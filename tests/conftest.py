@@ -1,6 +1,5 @@
 """Real data, where it is: tests that need it skip, saying so, where it is not."""
 
-import gzip
 import json
 import os
 import signal
@@ -13,7 +12,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np
 import pytest
 
 # jobs that a shell runs in the background ignore Ctrl-C, and so would the commands tests start
@@ -75,19 +73,3 @@ def data_file(name: str) -> Path:
     if not folder or not (Path(folder) / name).exists():
         pytest.skip(f"{name} is not in PRCUT_DATA={folder or '(not set)'}")
     return Path(folder) / name
-
-
-@pytest.fixture(scope="session")
-def bank_texts() -> dict[str, Any]:
-    """Texts, MiniLM embeddings and labels of five classes of banking77."""
-    with gzip.open(data_file("text_sets.json.gz"), "rt") as file:
-        texts = json.load(file)["banking77"]
-    with np.load(data_file("banking77_minilm.npz")) as file:
-        embeddings = file[file.files[0]].astype(np.float32)
-    labels = np.array(texts["label"])
-    rows = np.flatnonzero(labels < 5)
-    return {
-        "texts": [texts["text"][row] for row in rows],
-        "embeddings": embeddings[rows],
-        "labels": labels[rows],
-    }

@@ -4,7 +4,6 @@ import importlib
 import json
 import re
 import shlex
-import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,8 +17,8 @@ import pytest
 from sklearn.datasets import make_blobs
 
 import prcut
-import prcut.pipeline.starts
 import prcut.ui.cli.commands
+from prcut.pipeline.config import _STARTS
 from prcut.training.loop import train
 from prcut.training.state import TrainConfig, TrainState
 
@@ -60,12 +59,11 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pq.write_table(table.slice(0, 50), tmp_path / "new.parquet")
     for number in range(2):
         pq.write_table(table.slice(120 * number, 120), tmp_path / f"parts/{number}.parquet")
-    shutil.copytree(
-        ROOT / "benchmarks/results",
-        tmp_path / "benchmarks/results",
-        ignore=shutil.ignore_patterns("*.svg"),
-    )
-    monkeypatch.setattr(prcut.pipeline.starts, "train", _train_shortly)
+    # that blocks run is tested here: one start, few steps and a rough map will do
+    one_start = {solver: dict.fromkeys(efforts, 1) for solver, efforts in _STARTS.items()}
+    monkeypatch.setattr("prcut.pipeline.config._STARTS", one_start)
+    monkeypatch.setattr("prcut.pipeline.starts.train", _train_shortly)
+    monkeypatch.setattr("prcut.ui.report.projection._ROUNDS", 250)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("MPLBACKEND", "svg")
@@ -73,13 +71,23 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _train_shortly(pairs: Any, assigner: Any, config: TrainConfig, **options: Any) -> TrainState:
-    """Train for few steps: that blocks run is tested here, and 600 steps are most of their time."""
     config = replace(config, max_steps=min(config.max_steps, 20))
     return train(pairs, assigner, config, **options)
 
 
+# the pages that fit or draw much
+COSTLY = ("README", "1-texts", "2-images", "3-ten-million-rows", "graph", "known", "names")
+COSTLY += ("report", "representations", "streams", "texts")
+costly = pytest.mark.costly("what a page shows must run as it is pasted")
+
+
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES if blocks(page)]
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[costly] * (page.stem in COSTLY))
+        for page in PAGES
+        if blocks(page)
+    ],
 )
 @pytest.mark.usefixtures("workplace")
 def test_blocks_run_as_pasted(page: Path, capfd: pytest.CaptureFixture[str]) -> None:

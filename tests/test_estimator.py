@@ -220,18 +220,18 @@ def test_a_stream_is_followed_and_clusters_keep_their_numbers() -> None:
         model.partial_fit(rows)
     assert adjusted_rand_score(labels, model.labels_) == 1
     number = {int(y): int(c) for y, c in zip(labels, model.labels_, strict=True)}
-    for step in range(10):
-        rows, labels = part(0.1 * step)
+    for step in range(5):
+        rows, labels = part(0.2 * step)
         model.partial_fit(rows)
         assert model.labels_.tolist() == [number[int(y)] for y in labels]
-    assert model.n_steps_ == model.history_["step"][-1] == 200
+    assert model.n_steps_ == model.history_["step"][-1] == 150
 
 
 @pytest.mark.parametrize(
     ("preset", "learning_rate"), [("paper-pixels", 3e-4), ("paper-representations", 1e-2)]
 )
 def test_presets(preset: str, learning_rate: float, blobs: Blobs) -> None:
-    model = quick(preset=preset, max_steps=60, learning_rate=learning_rate, n_neighbors=10)
+    model = quick(preset=preset, max_steps=40, learning_rate=learning_rate, n_neighbors=10)
     model.fit(blobs[0])
     assert adjusted_rand_score(blobs[1], model.labels_) == 1
 
@@ -344,6 +344,7 @@ def test_wrong_calls(fitted: PRCut) -> None:
 # -- what a person sees --------------------------------------------------------------------------
 
 
+@pytest.mark.costly("trains, and so loads what training needs")
 def test_verbose_shows_progress_on_standard_error_alone(capfd: pytest.CaptureFixture[str]) -> None:
     quick(max_steps=20).fit(ROWS)
     assert capfd.readouterr() == ("", "")
@@ -374,6 +375,7 @@ def test_columns_in_units_of_their_own(tmp_path: Path) -> None:
     assert adjusted_rand_score(labels, as_they_come.labels_) < 0.1
 
 
+@pytest.mark.costly("counts the clusters twice")
 def test_number_of_clusters_is_found(tmp_path: Path) -> None:
     rows, labels = make_blobs(300, 8, centers=6, cluster_std=0.7, random_state=0)
     model = PRCut("auto", random_state=0).fit(rows)

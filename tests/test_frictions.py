@@ -77,6 +77,7 @@ def test_every_command_has_json_and_its_schema_is_on_the_page() -> None:
         assert schema().get(name), f"docs/scripts.md does not say what prcut {name} prints"
 
 
+@pytest.mark.costly("every command")
 def test_every_command_prints_one_object_as_the_page_says(
     data: Path, run: Path, tmp_path: Path, capsys: CaptureFixture
 ) -> None:
