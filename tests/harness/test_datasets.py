@@ -60,7 +60,12 @@ def archive_of(**arrays: np.ndarray) -> bytes:
         ("mnist", "mnist.npz", b"not a zip", "cannot be read as mnist"),
         ("cifar100", "cifar-100-binary.tar.gz", gzip.compress(b"none", mtime=0), "cannot be read"),
         ("clinc150", "data_full.json", b'{"train": [1]}', "cannot be read as clinc150"),
-        ("banking77", "text_sets.json.gz", gzip.compress(b"[]", mtime=0), "cannot be read as banking77"),
+        (
+            "banking77",
+            "text_sets.json.gz",
+            gzip.compress(b"[]", mtime=0),
+            "cannot be read as banking77",
+        ),
         (
             "coil20",
             "coil20.npz",
