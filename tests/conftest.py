@@ -24,7 +24,7 @@ CPU_LIMIT = 2.0
 MARKS = ("costly", "weekly")
 _STARTED = pytest.StashKey[float]()
 # of every test its cost, and whether a mark excuses it
-_costs: dict[str, tuple[float, bool]] = {}
+_costs: dict[str, Any] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,9 +50,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.when == "teardown":
-        cost, is_marked = dict(report.user_properties)["cost"]
-        _costs[report.nodeid] = cost, is_marked
+    # the report of a test that took its process with it has no cost
+    if cost := dict(report.user_properties).get("cost"):
+        _costs[report.nodeid] = cost
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -43,7 +43,8 @@ def test_files_and_targets_that_a_workflow_names_exist(path: Path) -> None:
     jobs = load(path)["jobs"]
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for job in jobs.values():
-        assert job["timeout-minutes"] <= 60
+        # the weekly tier takes an hour where this was written, and runners may be slower
+        assert job["timeout-minutes"] <= (180 if path.stem == "weekly" else 60)
         for step in job["steps"]:
             command = step.get("run", "")
             for file in re.findall(r"[\w./]*(?:benchmarks|\.ci)/\w+\.py", command):
