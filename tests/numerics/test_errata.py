@@ -157,6 +157,7 @@ def test_07_closed_form_of_the_integral() -> None:
     assert 1 - (1 - 0.01) ** 11 < 0.11
 
 
+@pytest.mark.costly("the integral of every pair, one by one")
 def test_08_one_integrand_serves_all_pairs() -> None:
     graph = reference.random_graph(7)
     for sharpness in (0.3, 3.0, 30.0):

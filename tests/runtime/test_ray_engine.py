@@ -153,6 +153,7 @@ def test_blocks_and_labels_are_those_of_one_machine(data: Path, tmp_path: Path) 
     assert contents(tmp_path / "here") == contents(tmp_path / "ray")
 
 
+@pytest.mark.costly("a whole run on two raylets")
 def test_a_fit_on_a_cluster_is_that_of_one_machine(data: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"n_neighbors": 8, "max_steps": 60, "max_size": "equal"}
     config = FitConfig.of("default", 4, n_init=1, **settings)
@@ -196,6 +197,7 @@ def slow(number: int, advance) -> None:
     advance(min(number, 1))
 
 
+@pytest.mark.costly("the one Ray node that is killed in CI")
 def test_a_node_that_dies_takes_no_task_with_it(cluster: LocalCluster) -> None:
     cluster.add_node()
     engine, seen = RayEngine(), []

@@ -52,6 +52,7 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> fs.S3FileSystem:
     return fs.S3FileSystem(endpoint_override=endpoint, scheme="http", allow_bucket_creation=True)
 
 
+@pytest.mark.costly("a whole run in a bucket, by the command line")
 def test_fit_status_and_assign_in_a_bucket(
     bucket: fs.S3FileSystem, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,6 +222,7 @@ def test_labels_are_distilled_and_their_records_have_no_cut() -> None:
     assert history["objective"][-1] < 0.2 * history["objective"][0]
 
 
+@pytest.mark.costly("three trainings to their end")
 def test_a_stopped_distillation_resumes_bit_by_bit_and_stops_at_the_same_step(
     tmp_path: Path,
 ) -> None:
@@ -330,6 +331,7 @@ train(pairs, assigner, QUICK, checkpoint=Folder(sys.argv[2]), on_record=maybe_di
 """
 
 
+@pytest.mark.costly("three real processes: the one killed run of training")
 def test_runs_killed_by_sigkill_end_with_the_same_numbers(tmp_path: Path) -> None:
     tests = str(Path(__file__).parent)
     command = [sys.executable, "-c", KILLED, tests, str(tmp_path / "run")]
