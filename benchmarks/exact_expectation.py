@@ -24,7 +24,6 @@ from _data import fashion_mnist
 from _verdict import verdict
 from prcut import (
     Assigner,
-    RunningClusterMass,
     SimilarityGraph,
     build_graph,
     cluster_imbalance,
@@ -34,6 +33,7 @@ from prcut import (
 )
 from prcut.numerics.expectation import N_NODES, ratio_cut_upper_bound
 from prcut.numerics.objective import soft_graph_ratio_cut
+from prcut.training import RunningClusterMass
 
 N_CLUSTERS, N_NEIGHBORS = 10, 100
 MAX_ERROR, MAX_COST = 1e-8, 1.3

@@ -82,7 +82,7 @@ def load(name: str) -> Rows | None:
             with np.load(folder / "banking77_minilm.npz") as file:
                 return Rows(name, file["features"].astype(np.float32), dataset.labels)
         if name == "clinc150":
-            from prcut.pipeline import embed
+            from prcut import embed
 
             return Rows(name, embed(dataset.items, "minilm").astype(np.float32), dataset.labels)
         return Rows(name, dataset.pixels(), dataset.labels)
