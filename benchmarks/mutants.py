@@ -62,7 +62,7 @@ MODULES = (
     *("search/refine.py", "search/sweep.py", "search/limits.py"),
     *("training/loss.py", "training/pairs.py", "training/state.py"),
 )
-# tests of a module beside the file that mirrors it
+# test files of a module, in addition to the file that mirrors it
 ALSO = {
     "numerics/expectation.py": ("numerics/test_objective.py",),
     "numerics/objective.py": ("numerics/test_errata.py",),
@@ -73,12 +73,12 @@ ALSO = {
 }
 PER_MODULE, PER_MODULE_QUICK = 8, 2
 LEAST_KILLED, LEAST_KILLED_OF_MODULE, LEAST_MUTANTS = 0.85, 0.80, 150
-# of one mutant: one whose loop does not end is killed by these, and counts as killed
+# limits for one mutant: a loop that does not end is stopped, and its mutant counts as killed
 CPU_SECONDS, WALL_SECONDS = 120, 400
 
 AS_IT_IS = " as it is"
 
-# module, what stands there once, what replaces it: the survivors of the first check by hand
+# module, text that occurs there once, its replacement: mutants that survived a check by hand
 NAMED: tuple[tuple[str, str, str], ...] = (
     ("numerics/objective.py", "w * (0.5 * of_cuts)", "w * of_cuts"),
     ("numerics/objective.py", "t, value=-2, out=of_s)", "t, value=-1, out=of_s)"),
@@ -277,7 +277,7 @@ _C_TOKEN = re.compile(r"(?<= )(<=|>=|==|!=|&&|\|\||\+=|-=|<|>|\+|-|\*|/)(?= )")
 
 
 def c_changes(source: str) -> Iterator[tuple[str, str, Callable[[], tuple[str, str]]]]:
-    """Yield the same for C, whose operators stand between spaces."""
+    """Yield the same for C, where an operator has a space on both sides."""
     function, is_comment, offset = "", False, 0
     for line in source.splitlines(keepends=True):
         if found := re.match(r"(?:EXPORT |static )[\w *]*?(\w+)\(", line):

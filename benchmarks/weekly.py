@@ -26,14 +26,14 @@ from _verdict import verdict
 
 ROOT = Path(__file__).parent.parent
 LOGS = ROOT / "build/weekly"
-# these judge ratios of times: each runs alone, up to three times
+# each of these judges ratios of times, and runs alone, up to three times
 TIMED = (
     *("assign", "cold_start", "flat_cost", "growth", "load", "neighbors", "out_of_core"),
     *("samplers", "speed", "step_overhead"),
 )
 # the longest begin first, so that the two processes end together
 LONGEST = ("tests", "mutants", "oldest", "stability", "crashes", "chaos")
-# what CI runs for every change, and what is no benchmark
+# CI runs the first for every change; the second is this script
 NOT_HERE = ("house", "weekly")
 QUICK = ("contest", "tables", "cold_start")
 # an entry that hangs must not hang the rest

@@ -23,7 +23,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 CPU_LIMIT = 2.0
 MARKS = ("costly", "weekly")
 _STARTED = pytest.StashKey[float]()
-# of every test its cost, and whether a mark excuses it
+# the cost of every test, and whether it has a mark
 _costs: dict[str, Any] = {}
 
 
@@ -50,7 +50,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    # the report of a test that took its process with it has no cost
+    # a report has no cost if the process of its test died
     if cost := dict(report.user_properties).get("cost"):
         _costs[report.nodeid] = cost
 

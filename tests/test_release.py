@@ -43,7 +43,7 @@ def test_files_and_targets_that_a_workflow_names_exist(path: Path) -> None:
     jobs = load(path)["jobs"]
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for job in jobs.values():
-        # the weekly tier takes an hour where this was written, and runners may be slower
+        # the weekly tier takes about an hour, and a public runner may be slower
         assert job["timeout-minutes"] <= (180 if path.stem == "weekly" else 60)
         for step in job["steps"]:
             command = step.get("run", "")

@@ -28,7 +28,7 @@
 
 typedef int64_t i64;
 
-/* raised with every change of what a function takes: kernels.py refuses a library of another one */
+/* Raise this number when the arguments of a function change: kernels.py checks it. */
 EXPORT i64 interface(void)
 {
     return 2;

@@ -22,7 +22,7 @@ from prcut.search.prices import Prices
 
 # sizes up to which the balance term is looked up: 32 MB of it
 _MAX_TABLE = 2**22
-# of kernels.c: raised with every change of what its functions take
+# must equal interface() in kernels.c, which rises when the arguments of a function change
 _INTERFACE = 2
 # columns of a graph are 32-bit integers
 _MAX_ROWS = 2**31 - 1
