@@ -73,9 +73,7 @@ def check_summary(records: list[RunRecord], name: str) -> int:
     """Compare the committed summary with the records; no claim is judged."""
     committed = (RESULTS / f"{name}.md").read_text("utf-8")
     is_current = committed == describe_contest(make_scoreboard(records))
-    short = (
-        [] if is_current else [f"{name}.md is not of the committed records; run without options"]
-    )
+    short = [] if is_current else [f"{name}.md does not match the records; run without --summary"]
     return verdict(short, f"{name}.md is the summary of {len(records)} records")
 
 

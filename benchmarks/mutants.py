@@ -96,6 +96,8 @@ NAMED: tuple[tuple[str, str, str], ...] = (
     ("runtime/folder.py", "secrets.token_hex(4)", "'token'"),
     ("runtime/folder.py", "if found > newest:", "if found > newest + 1:"),
     ("runtime/folder.py", "_check_link(path)\n        return", "return"),
+    ("search/kernels.c", "cuts[kept] + cuts[j] - 2 * link,", "cuts[kept] + cuts[j] - link,"),
+    ("search/kernels.c", "cuts[other] - 2 * edges->weight[e]", "cuts[other] - edges->weight[e]"),
     ("search/limits.py", "if not takes.any():", "if False:"),
     ("search/limits.py", "np.maximum(best.change, 0) + 1e-15", "np.ones(len(best.change))"),
     ("search/limits.py", "self.used.add(row)", "pass"),
