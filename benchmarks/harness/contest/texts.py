@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from benchmarks.harness.contest.sources import (
     Rows,
+    find_data_file,
     find_debian_file,
     find_package_file,
     import_reader,
@@ -33,8 +35,9 @@ Texts = tuple[list[str], list[str]]
 """Texts and the names of their classes."""
 
 # MiniLM encodes some 50 texts a second on one core
-_MAX_GLOSSES, _MAX_FORTUNES = 10_000, 5_000
+_MAX_TEXTS, _MAX_GLOSSES, _MAX_FORTUNES = 20_000, 10_000, 5_000
 _MIN_CLASS = 20
+_FILES = "text_sets.json.gz", "text_sets_2.json.gz"
 
 
 def embed_minilm(read: Callable[[], Texts]) -> Rows:
@@ -60,13 +63,19 @@ def embed_wordllama(read: Callable[[], Texts]) -> Rows:
 
 
 def read_text_set(name: str) -> Texts:
-    """Read one of the sets in ``text_sets.json.gz``."""
-    path = Path(os.environ.get("PRCUT_DATA", ".")) / "text_sets.json.gz"
-    if not path.exists():
-        raise PRCutError("this data set needs text_sets.json.gz in the folder named by PRCUT_DATA.")
+    """Read a set from the two files of texts, at most 20,000 of them."""
+    for file in _FILES:
+        content = _read_json(find_data_file(file))
+        if name in content:
+            texts, numbers, names = (content[name][part] for part in ("text", "label", "classes"))
+            return _sample(texts, [names[number] for number in numbers], _MAX_TEXTS)
+    raise PRCutError(f"{' and '.join(_FILES)} hold no set {name!r}.")
+
+
+@lru_cache(maxsize=1)
+def _read_json(path: Path) -> Any:
     with gzip.open(path) as file:
-        content = json.load(file)[name]
-    return content["text"], [content["classes"][label] for label in content["label"]]
+        return json.load(file)
 
 
 def read_wordnet() -> Texts:
