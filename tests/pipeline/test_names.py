@@ -53,17 +53,6 @@ def test_exemplars_begin_with_the_row_whose_walk_stays_inside() -> None:
     assert [one.name for one in names.clusters] == ["cluster 0", "cluster 1"]
 
 
-def test_rows_without_a_cluster_and_clusters_without_rows() -> None:
-    labels = np.where(LABELS == 1, -1, LABELS)
-    graph = SimilarityGraph.from_labels(LABELS)
-    for given_graph in (None, graph):
-        names = name_clusters(TEXTS, labels, tree=TREE, graph=given_graph)
-        assert names.clusters[1] == ("cluster 1", [], [], 0)
-        rows = [one.row for cluster in names.clusters for one in cluster.exemplars]
-        assert len(rows) == 9
-        assert all(labels[row] >= 0 for row in rows)
-
-
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_text_leaves_a_plain_name(kind: str) -> None:
     texts = [*(HOSTILE[kind] for _ in range(30)), *(f"plain text {i}" for i in range(30))]
@@ -149,12 +138,3 @@ def test_forged_names_are_refused_or_cleaned(tmp_path: Path) -> None:
     assert names is not None
     assert names.clusters[0].name.startswith("[2Jyyy")
     assert len(names.clusters[0].name) == 80
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="39 texts for 40 labels"):
-        name_clusters(TEXTS[1:], LABELS)
-    with pytest.raises(InvalidInputError, match="are not of n_clusters=2"):
-        name_clusters(TEXTS, LABELS, n_clusters=2)
-    with pytest.raises(InvalidInputError, match="need a tree"):
-        name_clusters(TEXTS, LABELS, layer_sizes=[4, 2])

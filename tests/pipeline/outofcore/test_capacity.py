@@ -1,7 +1,6 @@
 """The capacity model: what it counts is what a run moves."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +8,6 @@ import pytest
 from benchmarks.harness.usage import MeasuredEngine
 
 from prcut.errors import CorruptFileError
-from prcut.graph.exact_search import find_nearest
-from prcut.graph.neighbors import find_neighbors
 from prcut.pipeline.outofcore import capacity
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import (
@@ -47,41 +44,6 @@ def test_bytes_written_and_read_are_those_of_the_model(tmp_path: Path) -> None:
         assert used.written == pytest.approx(planned[stage].written, rel=0.15), stage
         if stage in ("gather", "link"):  # the system counts no mapped files
             assert used.read == pytest.approx(planned[stage].read, rel=0.15), stage
-
-
-def test_costs_grow_with_what_they_are_of() -> None:
-    small, large = (Workload(n, 64, 100) for n in (10**7, 10**8))
-    for one, ten in zip(plan_stages(small), plan_stages(large), strict=True):
-        if one.stage not in ("search", "distil"):
-            assert 7 < ten.read / one.read < 11
-        assert ten.core_seconds >= one.core_seconds
-    slow = plan_stages(small, Rates(flops=1e9))
-    assert sum(one.core_seconds for one in slow) > sum(
-        one.core_seconds for one in plan_stages(small)
-    )
-
-
-@pytest.mark.weekly("a ratio of CPU times")
-def test_neighbors_cost_what_their_search_takes() -> None:
-    """Of rows with structure, in units of one comparison on this machine."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(100, 24))[rng.integers(100, size=30_000)]
-    wide = (rows + 0.5 * rng.normal(size=rows.shape)) @ rng.normal(size=(24, 256))
-    rows = (wide + 0.5 * rng.normal(size=wide.shape)).astype(np.float32)
-    for _ in range(2):  # the first calls import
-        start = time.process_time()
-        find_neighbors(rows, 15)
-        middle = time.process_time()
-        find_nearest(rows[:2_000], rows, 15, by_product=False)
-        of_pair = (time.process_time() - middle) / (2_000 * 30_000)
-    planned = Rates().comparisons
-    assert planned / 5 < (middle - start) / 30_000**1.5 / of_pair < 4 * planned
-
-
-@pytest.mark.weekly("measures the machine for 20 CPU-seconds")
-def test_rates_are_measured() -> None:
-    rates = capacity._measure()
-    assert all(rate > 0 for rate in rates)
 
 
 def test_rates_are_kept(
