@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
@@ -18,23 +17,6 @@ from killed import contents, kill_after, needs_fork
 from prcut import PRCut
 from prcut.ui.cli.commands import main
 from prcut.ui.cli.info import describe_path
-
-
-@pytest.mark.costly("whatever is known of the rows at once")
-def test_sizes_classes_and_weights_of_a_run(data: Path, tmp_path: Path) -> None:
-    rows, truth = np.load(data / "rows.npy")[:400], np.load(data / "labels.npy")[:400]
-    known = np.where(np.arange(400) < 40, truth, -1)
-    weights = np.random.default_rng(0).integers(1, 4, 400)
-    columns = {"x": rows.tolist(), "known": known, "weight": weights}
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    options = ["--neighbors", "10", "--effort", "fast", "--device", "cpu", "--quiet"]
-    command = ["fit", f"{tmp_path}/a.parquet", "-k", "4", "-o", f"{tmp_path}/run", *options]
-    columns_given = ["--label-column", "known", "--weight-column", "weight"]
-    assert main([*command, *columns_given, "--min-size", ".2"]) == 0
-    labels = pq.read_table(tmp_path / "run/labels")["label"].to_numpy()
-    assert (labels[:40] == truth[:40]).all()
-    assert (np.bincount(labels, weights) >= 0.2 * weights.sum()).all()
-
 
 # -- on disk -----------------------------------------------------------------------------------
 
