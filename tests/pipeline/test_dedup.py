@@ -88,17 +88,8 @@ def test_a_killed_call_is_resumed_with_the_same_bytes(data: Path, tmp_path: Path
     assert contents(tmp_path / "out") == contents(tmp_path / "calm")
 
 
-def test_what_cannot_be_done_is_refused(
-    data: Path, planted: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    rows, out = planted[0], tmp_path / "out"
-    with pytest.raises(InvalidInputError, match="best:COLUMN"):
-        find_duplicates(rows, out, keep="worst")
-    with pytest.raises(InvalidInputError, match="needs Parquet"):
-        find_duplicates(rows, out, keep="best:quality")
-    with pytest.raises(InvalidInputError, match="not numbers"):
-        find_duplicates(str(data), out, keep="best:name", column="e")
-    assert not out.exists()
-    find_duplicates(rows, out, epsilon=EPSILON)
+def test_another_distance_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    find_duplicates(rows, tmp_path / "out", epsilon=EPSILON)
     with pytest.raises(InvalidInputError, match="begun with another epsilon"):
-        find_duplicates(rows, out, epsilon=0.5)
+        find_duplicates(rows, tmp_path / "out", epsilon=0.5)

@@ -119,6 +119,13 @@ def test_sums_of_single_precision_weights_are_double() -> None:
     assert links[0, 1] == links[1, 0] == 2**24 + 1
 
 
+def test_sizes_of_nodes_add_up() -> None:
+    weight = reference.random_graph(6, seed=1).to_scipy()
+    groups, sizes = np.array([0, 1, 1, 2, 0, 2]), np.arange(1.0, 7.0)
+    assert contract(weight, groups).sizes.tolist() == [2, 2, 2]
+    assert contract(weight, groups, sizes=sizes).sizes.tolist() == [6, 5, 10]
+
+
 @given(
     n_samples=st.integers(1, 20),
     counts=st.lists(st.integers(1, 6), min_size=1, max_size=4),

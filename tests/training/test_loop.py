@@ -227,35 +227,6 @@ def test_a_record_is_a_mean_over_the_steps_that_were_made() -> None:
     assert ten_more == pytest.approx(ten, rel=0.05)
 
 
-class _StoppedError(Exception):
-    pass
-
-
-def test_a_stopped_run_resumes_from_its_checkpoint_bit_by_bit(tmp_path: Path) -> None:
-    undisturbed_pairs, undisturbed = problem()
-    expected = train(undisturbed_pairs, undisturbed, QUICK)
-
-    def stop(record: Record) -> None:
-        if record.step == 30:
-            raise _StoppedError
-
-    folder = Folder(tmp_path / "run")
-    pairs, assigner = problem()
-    with pytest.raises(_StoppedError):
-        train(pairs, assigner, QUICK, checkpoint=folder, on_record=stop)
-    assert [name for name in folder.names() if name.endswith("safetensors")] == [
-        "checkpoint-000000020.safetensors"
-    ]
-    pairs, assigner = problem(seed=9)  # its weights come from the checkpoint
-    state = train(pairs, assigner, QUICK, checkpoint=folder)
-    same_history(state, expected)
-    same_weights(assigner, undisturbed)
-    # a finished run is not touched again
-    pairs, assigner = problem(seed=9)
-    same_history(train(pairs, assigner, QUICK, checkpoint=folder), expected)
-    same_weights(assigner, undisturbed)
-
-
 def same_history(one: TrainState, other: TrainState) -> None:
     for name, values in one.history.items():
         np.testing.assert_array_equal(values, other.history[name])

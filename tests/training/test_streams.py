@@ -8,19 +8,10 @@ import pytest
 import torch
 
 import reference
-from prcut import SimilarityGraph
 from prcut.errors import InvalidInputError
-from prcut.training.pairs import EdgePairs, GraphPairs, PairBatch, UniformPairs, WalkPairs
+from prcut.training.pairs import EdgePairs, GraphPairs, PairBatch
 from prcut.training.streams import draw_steps, stream_generator
-
-samplers = pytest.mark.parametrize(
-    "make_sampler",
-    [
-        UniformPairs,
-        EdgePairs,
-        *(lambda graph, s=s: WalkPairs(graph, n_steps=s) for s in (1, 2, 3, 8)),
-    ],
-)
+from training.test_pairs import samplers, weighted_graph
 
 
 def draw_step(
@@ -28,16 +19,6 @@ def draw_step(
 ) -> PairBatch:
     (batch,) = draw_steps(sampler, batch_size, seed, [step], **options)
     return batch
-
-
-def weighted_graph() -> SimilarityGraph:
-    return reference.random_graph(9, seed=3, density=0.6)
-
-
-def unweighted_graph() -> SimilarityGraph:
-    return SimilarityGraph.from_neighbors(
-        [[1, 2], [2, 0], [3, -1], [4, 1], [0, -1], [2, 6], [5, -1]]
-    )
 
 
 def pairs_of(batch: PairBatch) -> list[tuple[float, ...]]:
@@ -78,6 +59,6 @@ def test_a_stream_draws_what_its_generator_decides(
     ],
 )
 def test_wrong_streams_are_refused(arguments: dict[str, int], message: str) -> None:
-    sampler = EdgePairs(unweighted_graph())
+    sampler = EdgePairs(weighted_graph())
     with pytest.raises(InvalidInputError, match=message):
         draw_step(sampler, 32, **{"seed": 0, "step": 0, **arguments})

@@ -7,27 +7,10 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
-import torch
 
 from prcut.errors import CorruptFileError, PRCutError
 from prcut.training.assigner.hub import load_from_hub, push_to_hub
-from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.saved import save_model
-
-
-def saved(path: Path) -> Assigner:
-    """A model in ``path``, with weights that no other one has."""
-    assigner = Assigner(6, 3, generator=torch.Generator().manual_seed(1))
-    save_model(path, assigner, {"number": 1})
-    return assigner
-
-
-def same(one: Assigner, other: Assigner) -> bool:
-    first, second = one.state_dict(), other.state_dict()
-    return first.keys() == second.keys() and all(
-        torch.equal(value, second[name]) for name, value in first.items()
-    )
-
+from training.assigner.test_saved import same, saved
 
 TOKEN = "hf_of_the_test"  # noqa: S105
 
