@@ -126,6 +126,14 @@ def test_search_finds_the_optimum_of_tiny_graphs(
     assert problem.objective(labels) == pytest.approx(optimum, abs=1e-10)
 
 
+@pytest.mark.parametrize("n_clusters", [1, 2, 3, 12])
+def test_search_with_few_clusters_or_as_many_as_fragments(n_clusters: int) -> None:
+    problem = Problem(12, n_clusters, 0, 0.5, 1.0)
+    labels, objective = find_optimum(problem.coarse, problem.cost, np.random.default_rng(0), 3, 5)
+    assert sorted(set(labels.tolist())) == list(range(n_clusters))
+    assert objective == pytest.approx(problem.objective(labels), abs=1e-10)
+
+
 def test_same_generator_same_search_and_more_starts_find_no_worse() -> None:
     problem = Problem(60, 5, seed=2, density=0.08, balance_weight=1.0)
 
