@@ -1,4 +1,4 @@
-"""Real data, where it is: tests that need it skip, saying so, where it is not."""
+"""What a test may cost without a mark, and threads that do not wait for one another."""
 
 import json
 import os
@@ -65,11 +65,3 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(f"{cost:.1f} CPU-seconds without a mark: {test}")
     if path := os.environ.get("PRCUT_TEST_COSTS"):
         Path(path).write_text(json.dumps({test: cost for test, (cost, _) in _costs.items()}))
-
-
-def data_file(name: str) -> Path:
-    """A file of PRCUT_DATA, or a skip that says what is missing."""
-    folder = os.environ.get("PRCUT_DATA")
-    if not folder or not (Path(folder) / name).exists():
-        pytest.skip(f"{name} is not in PRCUT_DATA={folder or '(not set)'}")
-    return Path(folder) / name

@@ -189,22 +189,6 @@ def test_accuracies_in_the_text_are_those_of_the_results() -> None:
     assert [number for number in quoted if f"0{number[1]}" not in results] == []
 
 
-@pytest.mark.usefixtures("making")
-def test_the_table_says_who_is_first_as_the_text_does() -> None:
-    """The text beside the table says who is first, so the table must."""
-    points = importlib.import_module("peers").peer_points()
-    behind = [
-        dataset
-        for dataset, methods in points.items()
-        if methods["prcut"][1]
-        < max(acc for method, (_, acc) in methods.items() if not method.startswith("prcut"))
-    ]
-    assert behind == ["usps"]
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert "PRCut is first on seven, Leiden level with it on USPS" in text
-    assert points["usps"]["prcut"][1] == pytest.approx(points["usps"]["leiden"][1], abs=1e-3)
-
-
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
     for page in PAGES[1:]:

@@ -146,14 +146,6 @@ def test_wide_parquet_is_read(data: Path, tmp_path: Path, capsys: CaptureFixture
     assert main(again) == 0
 
 
-def test_csv_is_refused_with_a_clear_word(tmp_path: Path, capsys: CaptureFixture) -> None:
-    (tmp_path / "rows.csv").write_text("f0\n1\n")
-    assert main(["fit", f"{tmp_path}/rows.csv", "-k", "2", "-o", f"{tmp_path}/run", "-q"]) == 2
-    message = capsys.readouterr().err
-    assert "is not Parquet; convert it once, with python -c" in message
-    assert "Traceback" not in message
-
-
 # -- Python --------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,6 @@ from prcut import Assigner, PRCut
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 from prcut.runtime.folder import Folder
 from prcut.runtime.sources import open_source
-from prcut.training.assigner.hub import push_to_hub
 from prcut.training.assigner.saved import load_model, save_model
 from prcut.ui.cli.info import describe_path, show_rows
 
@@ -90,14 +89,6 @@ def test_the_source_opens_no_pickle() -> None:
         assert n_loads == 0 or path.name == "packaged.py", path
 
 
-def test_the_oldest_dependencies_allowed_have_no_known_fault_in_what_is_called() -> None:
-    text = (ROOT / "pyproject.toml").read_text()
-    # CVE-2023-47248, code in the metadata of Parquet
-    found = re.search(r'"pyarrow>=([\d.]+)"', text)
-    assert found
-    assert tuple(map(int, found[1].split("."))) >= (14, 0, 1)
-
-
 # -- nothing leads out of the folder -------------------------------------------------------------
 
 OUTSIDE = ["../secret", "/etc/passwd", "..", "a\\b", ".hidden", "", "nul\0", "é" * 200, "\ud800", 3]
@@ -131,30 +122,6 @@ def test_links_out_of_a_model_are_refused(tmp_path: Path, name: str) -> None:
     (model / name).symlink_to("other")
     (tmp_path / "linked").symlink_to(model)
     load_model(tmp_path / "linked")
-
-
-def test_caches_of_the_hub_may_link_to_their_blobs_and_nowhere_else(tmp_path: Path) -> None:
-    model = made("model", tmp_path / "model")
-    snapshot, blobs = tmp_path / "repo/snapshots/abc", tmp_path / "repo/blobs"
-    snapshot.mkdir(parents=True)
-    model.rename(blobs)
-    for file in blobs.iterdir():
-        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
-    load_model(snapshot)
-    blobs.rename(tmp_path / "private")
-    blobs.symlink_to(tmp_path / "private")
-    with pytest.raises(CorruptFileError, match="is a link out of its folder"):
-        load_model(snapshot)
-
-
-def test_a_card_that_is_a_link_is_not_uploaded(tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub", reason="the client of the Hub")
-    model = made("model", tmp_path / "model")
-    (tmp_path / "key").write_text("secret")
-    (model / "README.md").unlink()
-    (model / "README.md").symlink_to(tmp_path / "key")
-    with pytest.raises(CorruptFileError, match=r"README\.md is a link out of its folder"):
-        push_to_hub(model, "someone/model", token="unused")  # noqa: S106
 
 
 def test_pipes_are_not_waited_for(tmp_path: Path) -> None:

@@ -76,14 +76,6 @@ def test_cosine_weights_do_not_depend_on_how_neighbors_were_found() -> None:
     np.testing.assert_allclose(dense(by_cosine), dense(by_distance), rtol=1e-4)
 
 
-def test_self_tuning_by_cosine_is_self_tuning_on_the_sphere() -> None:
-    features = normal(60)
-    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
-    by_cosine = build_graph(features, 8, similarity="self_tuning", metric="cosine")
-    on_sphere = build_graph(unit, 8, similarity="self_tuning")
-    np.testing.assert_allclose(dense(by_cosine), dense(on_sphere), rtol=1e-2, atol=1e-3)
-
-
 def test_scale_of_a_row_not_searched_for_is_the_source_s() -> None:
     features = np.array([[0.0], [1.0], [3.0], [7.0]])
     found = find_neighbors(features, 2, rows=[0, 2])
@@ -169,12 +161,6 @@ def test_sparse_features_give_the_graph_of_dense_ones(
     np.testing.assert_allclose(dense(graphs[1]), dense(graphs[0]), rtol=1e-4, atol=1e-5)
 
 
-def test_callable_with_two_directions_counts_the_larger() -> None:
-    features = np.array([[1.0], [2.0]])
-    graph = build_graph(features, 1, similarity=lambda source, target: source[:, 0])
-    assert dense(graph).tolist() == [[0, 2], [2, 0]]
-
-
 @pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
 def test_anchors_alone_have_neighbors() -> None:
     features = normal(200)
@@ -254,17 +240,6 @@ def test_remarks_on_sparse_features_are_those_on_dense_ones(
     assert "2 of 2 columns are constant" in similarity._remarks_on_features(kept, False)[1]
 
 
-def test_a_wide_sparse_matrix_makes_a_graph() -> None:
-    rng = np.random.default_rng(0)
-    place = np.repeat(np.arange(3000), 20), rng.integers(200_000, size=60_000)
-    text = scipy.sparse.csr_array((rng.random(60_000, np.float32), place), (3000, 200_000))
-    with pytest.warns(DataWarning) as caught:
-        graph = build_graph(text, 5, metric="cosine", similarity="self_tuning")
-    n_constant = 200_000 - len(np.unique(text.indices))
-    assert f"{n_constant:,} of 200,000 columns are constant" in str(caught[0].message)
-    assert graph.n_samples == 3000
-
-
 def test_zero_rows_matter_only_where_directions_do() -> None:
     features = np.concatenate([normal(50), np.zeros((1, 3), np.float32)])
     with warnings.catch_warnings():
@@ -283,14 +258,6 @@ def test_rows_without_edges_are_counted() -> None:
     text = remark(features, similarity=not_with_the_first)
     assert "3 of 60 searched rows have no edge" in text
     assert "components" not in text  # rows without edges are not named twice
-
-
-def test_rows_that_no_anchor_found_are_not_warned_of() -> None:
-    features = normal(400, 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        graph = build_graph(features, 100, anchors=0.02)
-    assert (graph.degree == 0).any()
 
 
 def test_a_far_row_keeps_a_finite_weight() -> None:

@@ -92,16 +92,6 @@ def test_edges_are_listed_in_both_directions() -> None:
     assert torch.equal(rebuilt, similarity.weight.to_dense())
 
 
-def test_empty_graph() -> None:
-    similarity = SimilarityGraph.from_scipy(sparse.csr_array((0, 0)))
-    assert repr(similarity) == "SimilarityGraph(n_samples=0, n_edges=0, n_components=0)"
-
-
-def test_to_device_keeps_the_graph() -> None:
-    similarity = reference.random_graph(5)
-    assert (dense(similarity.to("cpu")) == dense(similarity)).all()
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-20])
 def test_only_rounding_may_break_the_symmetry(scale: float) -> None:
     rounded = scale * np.array([[0, 1.0], [1.0 + 1e-7, 0]])

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from prcut.errors import InvalidInputError
 from prcut.graph import inverted_lists, within
 from prcut.graph.neighbors import find_neighbors
 from prcut.graph.within import (
     Pairs,
-    check_epsilon,
     distances_to,
     find_within,
     forest,
@@ -80,14 +78,6 @@ def test_a_group_larger_than_the_neighbours_of_a_row_becomes_one() -> None:
     assert np.bincount(labels).tolist() == [600, 1]
 
 
-def test_copies_are_one_node_and_do_not_hide_what_is_near() -> None:
-    rows = np.repeat(np.array([[0.0, 0.0], [0.1, 0.0], [9.0, 9.0]], np.float32), 30, axis=0)
-    found = find_neighbors(rows, 5, recall=1)
-    pairs = pairs_within(rows, np.repeat(np.arange(3), 30), found, 0.2)
-    assert [one.tolist() for one in pairs[:2]] == [[0], [1]]
-    assert pairs.distance[0] == pytest.approx(0.1)
-
-
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
 @settings(max_examples=50, deadline=None)
 def test_a_forest_links_what_the_pairs_link(ends: list[tuple[int, int]]) -> None:
@@ -99,13 +89,3 @@ def test_a_forest_links_what_the_pairs_link(ends: list[tuple[int, int]]) -> None
     small = Pairs(*(np.searchsorted(nodes, end) for end in (one, other)), np.zeros(len(one)))
     assert len(set(root.tolist())) == len(np.unique(components(small, len(nodes))))
     assert all(by_node[one] == one for one in root.tolist())
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "metric", "words"),
-    [(0.0, "cosine", "in"), (1.5, "cosine", "1.5"), (0.1, "inner_product", "cosine")],
-)
-def test_what_is_no_distance_is_refused(epsilon: float, metric: str, words: str) -> None:
-    with pytest.raises(InvalidInputError, match=words):
-        check_epsilon(epsilon, metric)
-    check_epsilon(3.0, "euclidean")

@@ -15,8 +15,6 @@ MIXTURES = [
         {"versions": {**VERSIONS, "faiss-cpu": "1.10.0"}},
         "faiss_kmeans: version of faiss-cpu: 1.9.0 (1 record), 1.10.0 (1 record)",
     ),
-    ({"split": "test"}, "mnist: split: train (1 record), test (1 record)"),
-    ({"n_rows": 2000}, "mnist: n_rows: none (1 record), 2000 (1 record)"),
     (
         {"data": "f" * 16},
         f"mnist, raw: digest of the rows: 0123456789abcdef (1 record), {'f' * 16} (1 record)",

@@ -41,28 +41,3 @@ def test_the_median_decides() -> None:
     assert f"| {MNIST} | ACC | ≥ 0.965 | 0.9660 (0.1000–0.9660) | reached |" in (
         summarise_quality(records)
     )
-
-
-def test_runs_of_another_graph_do_not_count() -> None:
-    records = [record("prcut_gamma1", table="quality", n_neighbors=15, cut=0.1, imbalance=0.0)]
-    assert not found(records, MNIST, "J")
-    assert "| not run |" in summarise_quality(records)
-
-
-def embedded(method: str, **figures: float) -> object:
-    return record(method, table="table4", dataset="banking77", **figures)
-
-
-def test_embeddings_must_beat_every_peer_and_cuts_none_may_beat() -> None:
-    records = [
-        embedded("metis", acc=0.62, nmi=0.78, ratio_cut=5.0),
-        embedded("leiden", acc=0.5, nmi=0.79, ratio_cut=1.0, used_clusters=3),  # fewer cut less
-        embedded("prcut", acc=0.62, nmi=0.80, ratio_cut=9.0),
-        embedded("prcut_cut", acc=0.1, nmi=0.1, ratio_cut=5.0),
-    ]
-    subject = "banking77, 15 neighbours, "
-    assert not found(records, f"{subject}defaults", "ACC")  # as good is not above
-    assert found(records, f"{subject}defaults", "NMI")
-    assert found(records, f"{subject}γ = 0", "RC")  # as low is not beaten
-    records.append(embedded("kahip", ratio_cut=4.99))
-    assert not found(records, f"{subject}γ = 0", "RC")

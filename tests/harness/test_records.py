@@ -75,13 +75,9 @@ def changed(part: str, **fields: Any) -> str:
     [
         ("{", "line 2 is not JSON"),
         ('{"format": 2, "spec": {}, "result": {}}', "has format 2, this version reads up to 1"),
-        ("[]", "line 2 is a list, expected an object"),
         ('{"format": 1, "spec": 3, "result": {}}', "line 2 lacks its spec or its result"),
-        (changed("spec", seed=True), "line 2 has seed=True, expected int"),
         (changed("spec", n_rows=1.5), r"line 2 has n_rows=1.5, expected int \| None"),
         (changed("spec", more=1), "line 2 has fields that do not exist: more"),
-        (changed("result", acc=float("nan")), "line 2 has acc=nan"),
-        (changed("result", versions={"numpy": 2}), r"expected dict\[str, str\]"),
         (changed("result", status="won"), "line 2 has status='won'"),
         (changed("result", acc=None), "line 2 is done, but has no acc"),
         ('{"format": 1, "spec": {}, "result": {"status": "failed"}}', "line 2 is not complete"),

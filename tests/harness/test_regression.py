@@ -1,7 +1,6 @@
 """The weekly comparison: what is kept, and what fails."""
 
 import json
-from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,3 @@ def test_a_figure_that_is_no_longer_measured_fails() -> None:
     assert regression.worse({"fit": {"before": 1.0}}) == ["fit: was measured before, not now"]
     assert regression.worse({"new": {"now": 1.0}}) == []
     assert regression.worse({"cut": {"before": 0.0, "now": 0.1}})
-
-
-def test_the_least_of_turns_counts_and_what_seems_worse_is_measured_again() -> None:
-    def side(seconds: list[float]):
-        values = cycle(seconds)
-        return lambda: {"fit": next(values)}
-
-    figures = regression.in_turns(side([3, 1]), side([2, 1.05]), rounds=2)
-    assert figures == {"fit": {"before": 1, "now": 1.05}}
-    figures = regression.in_turns(side([1]), side([2, 2, 1]), rounds=2)
-    assert figures == {"fit": {"before": 1, "now": 1}}, "a busy minute is not a regression"

@@ -1,6 +1,6 @@
 import re
 
-from bench_samples import MACHINE, record
+from bench_samples import record
 from benchmarks.harness.summary import summarise
 
 
@@ -67,33 +67,3 @@ def test_runs_that_were_not_done_are_shown() -> None:
     assert "Failed: mnist, evoc, seed 0: no luck" in text
     assert "¹ Not told the number of clusters." in text
     assert "No run was finished." in summarise([record(status="failed", n_samples=None, **nothing)])
-
-
-def test_noise_is_shown_and_cuts_compare_at_the_same_number_of_clusters() -> None:
-    records = [
-        record("hdbscan", used_clusters=40, noise_share=0.3, ratio_cut=None, normalized_cut=None),
-        record("leiden", used_clusters=2, ratio_cut=0.1),
-        record("metis"),
-    ]
-    text = summarise(records)
-    assert line(text, "HDBSCAN (scikit-learn)¹")[3:6] == ["—", "—", "40, 30 % noise"]
-    assert line(text, "Leiden¹")[3] == "0.100"
-    assert line(text, "METIS")[3] == "*4.000*"
-    assert line(text, "METIS")[-1] == "23 s"  # graph methods pay for their graph
-
-
-def test_every_data_set_and_graph_has_its_table_and_machines_are_not_mixed_unnoticed() -> None:
-    records = [
-        record(),
-        record(n_neighbors=50),
-        record(dataset="usps", n_rows=2000, machine={**MACHINE, "threads": "8"}),
-    ]
-    text = summarise(records)
-    headings = re.findall("^### (.*)$", text, re.MULTILINE)
-    assert headings == [
-        "mnist (train), raw, 15 neighbours",
-        "mnist (train), raw, 50 neighbours",
-        "usps (train, first 2,000 rows), raw, 15 neighbours",
-    ]
-    assert "**Mixed machines, times do not compare:** abacus" in text
-    assert "8 thread(s)" in text

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from benchmarks.harness.worker import _source_digest
 
-import prcut
-
 
 def test_digest_changes_with_the_code_that_decides(tmp_path: Path) -> None:
     for name in ("graph/build.py", "estimator.py", "ui/plot.py"):
@@ -18,7 +16,3 @@ def test_digest_changes_with_the_code_that_decides(tmp_path: Path) -> None:
     assert _source_digest(tmp_path) == before
     (tmp_path / "graph/build.py").write_text("raise\n")
     assert _source_digest(tmp_path) != before
-
-
-def test_digest_is_that_of_the_package() -> None:
-    assert _source_digest() == _source_digest(Path(prcut.__file__).parent)

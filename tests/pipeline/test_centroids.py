@@ -1,6 +1,5 @@
 """Centroids: means of the rows of every cluster, and the tree above them."""
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prcut.errors import InvalidInputError
 from prcut.pipeline import sampling
 from prcut.pipeline.centroids import write_centroids
 from prcut.pipeline.config import FitConfig
@@ -59,12 +57,3 @@ def test_coarser_layers_are_parents(
     assert table["parent"].to_pylist() == [4, 5, 5, 4, 6, 6, None]
     assert table["layer"].to_pylist() == [4, 4, 4, 4, 2, 2, 1]
     np.testing.assert_allclose(table["vector"][6].as_py(), rows.mean(0), rtol=1e-4)
-
-
-def test_what_has_no_rows_is_refused(run: Any, tmp_path: Path) -> None:
-    path, _, assigner = run
-    with pytest.raises(InvalidInputError, match="is not a run; centroids need its data"):
-        write_centroids(path / "model", tmp_path / "c.parquet", loaded(assigner))
-    shutil.copytree(path, tmp_path / "run", ignore=shutil.ignore_patterns("labels"))
-    with pytest.raises(InvalidInputError, match="has no finished labels"):
-        write_centroids(tmp_path / "run", tmp_path / "c.parquet", loaded(assigner))

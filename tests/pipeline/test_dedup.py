@@ -9,11 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from killed import contents, kill_after, needs_fork
-from prcut.errors import DataWarning, InvalidInputError
-from prcut.pipeline import dedup as library
-from prcut.pipeline.config import FitConfig
+from prcut.errors import InvalidInputError
 from prcut.pipeline.dedup import find_duplicates
-from prcut.pipeline.run import fit_run
 
 N_BASE, N_FEATURES, EPSILON = 900, 12, 0.01
 
@@ -81,56 +78,6 @@ def test_memory_and_blocks_keep_the_same_rows(data: Path, tmp_path: Path) -> Non
     assert kept.min() >= 2**40
 
 
-def test_the_best_row_of_a_group_is_kept(
-    data: Path, planted: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    find_duplicates(
-        str(data), tmp_path / "out", epsilon=EPSILON, column="e", keep="best:quality", memory=10**6
-    )
-    kept, _ = read(tmp_path / "out")
-    quality = pq.read_table(data)["quality"].to_pandas().fillna(-np.inf).to_numpy()
-    for row in kept:
-        assert quality[row] == quality[planted[1] == planted[1][row]].max()
-
-
-def test_files_of_few_rows_and_euclidean_distances(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(library, "_FILE_ROWS", 300)
-    find_duplicates(str(data), tmp_path / "out", epsilon=0.5, metric="euclidean", column="e")
-    kept, groups = read(tmp_path / "out")
-    assert len(list((tmp_path / "out" / "kept").iterdir())) > 2
-    assert np.array_equal(kept, np.sort(kept))
-    rows = np.array(pq.read_table(data)["e"].to_pylist())
-    lost = groups[~groups["kept"]]
-    assert len(kept) + len(lost) == len(rows)
-    # the exemplar stands for every row of its group
-    assert np.linalg.norm(rows[lost["row"]] - rows[lost["group"]], axis=1).max() <= 0.5 + 1e-5
-
-
-def test_a_run_lends_its_data(data: Path, tmp_path: Path) -> None:
-    config = FitConfig.of("default", 3, metric="cosine", max_steps=20, effort="fast")
-    options: Any = {"column": "e", "id_column": "id"}
-    with pytest.warns(DataWarning, match="repeat an earlier one"):
-        fit_run(str(data), tmp_path / "run", config, **options, device="cpu")
-    find_duplicates(str(data), tmp_path / "one", epsilon=EPSILON, **options)
-    find_duplicates(tmp_path / "run", tmp_path / "two", epsilon=EPSILON)
-    assert np.array_equal(read(tmp_path / "one")[0], read(tmp_path / "two")[0])
-
-
-def test_one_row_no_row_and_only_copies(tmp_path: Path) -> None:
-    one = np.ones((1, 3), np.float32)
-    assert find_duplicates(one, tmp_path / "one").n_kept == 1
-    copies = np.repeat(one, 50, axis=0)
-    copies[::2] *= -1
-    copies[3, 0] = copies[5, 1] = 1.0
-    found = find_duplicates(copies, tmp_path / "copies", memory=1)
-    assert (found.n_kept, found.n_groups, found.n_copies) == (2, 2, 48)
-    zeros = np.zeros((4, 3), np.float32)
-    zeros[1:3] *= -1
-    assert find_duplicates(zeros, tmp_path / "zeros").n_kept == 1
-
-
 @needs_fork
 def test_a_killed_call_is_resumed_with_the_same_bytes(data: Path, tmp_path: Path) -> None:
     options: Any = {"epsilon": EPSILON, "column": "e", "keep": "best:quality", "memory": 1_000_000}
@@ -141,17 +88,8 @@ def test_a_killed_call_is_resumed_with_the_same_bytes(data: Path, tmp_path: Path
     assert contents(tmp_path / "out") == contents(tmp_path / "calm")
 
 
-def test_what_cannot_be_done_is_refused(
-    data: Path, planted: tuple[np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
-    rows, out = planted[0], tmp_path / "out"
-    with pytest.raises(InvalidInputError, match="best:COLUMN"):
-        find_duplicates(rows, out, keep="worst")
-    with pytest.raises(InvalidInputError, match="needs Parquet"):
-        find_duplicates(rows, out, keep="best:quality")
-    with pytest.raises(InvalidInputError, match="not numbers"):
-        find_duplicates(str(data), out, keep="best:name", column="e")
-    assert not out.exists()
-    find_duplicates(rows, out, epsilon=EPSILON)
+def test_another_distance_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    find_duplicates(rows, tmp_path / "out", epsilon=EPSILON)
     with pytest.raises(InvalidInputError, match="begun with another epsilon"):
-        find_duplicates(rows, out, epsilon=0.5)
+        find_duplicates(rows, tmp_path / "out", epsilon=0.5)

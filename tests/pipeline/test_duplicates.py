@@ -40,15 +40,3 @@ def test_a_long_chain_is_cut_through_fragments(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(np.concatenate([group for _, group in groups]).tolist()) == [*range(600)]
     assert max(len(group) for _, group in groups) <= 3
     assert len(groups) < 400
-
-
-def test_what_cannot_be_cut_loses_what_its_exemplar_stands_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(library, "_MOST_MERGED", 2)
-    monkeypatch.setattr(
-        library, "find_fragments", lambda weight, *_: np.zeros(weight.shape[0], int)
-    )
-    rows = np.arange(5.0)[:, None]
-    groups = split_chains(rows, all_pairs(rows, 1.0), 1.0, "euclidean")
-    assert sorted(np.concatenate([group for _, group in groups]).tolist()) == [*range(5)]

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -89,18 +88,6 @@ def test_a_second_call_encodes_nothing_and_refuses_what_has_changed(
         embed_files(data, "sizes:x", data, text_column="body")
 
 
-def test_a_column_called_like_the_result_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"vector": ["a"], "body": ["b"]}), tmp_path / "a.parquet")
-    with pytest.raises(InvalidInputError, match="'vector' is the name of a result"):
-        embed_files(
-            tmp_path / "a.parquet",
-            "sizes:x",
-            tmp_path / "out",
-            text_column="body",
-            id_column="vector",
-        )
-
-
 @needs_fork
 @pytest.mark.parametrize("n_files", [5, 10])  # in the midst of the chunks, and of their join
 def test_killed_and_resumed_gives_the_same_bytes(data: Path, tmp_path: Path, n_files: int) -> None:
@@ -111,18 +98,3 @@ def test_killed_and_resumed_gives_the_same_bytes(data: Path, tmp_path: Path, n_f
     assert contents(killed) != contents(whole)
     embed_files(data, "sizes:x", killed, **how)
     assert contents(killed) == contents(whole)
-
-
-def test_images_of_a_folder_are_named_by_their_path(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    names = ["b <script>.png", "a/ünï\n.jpg", "a/0.png", ".hidden.png"]
-    for value, name in enumerate(names):
-        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.full((4 + value, 5, 3), 10 * value, np.uint8)
-        image.fromarray(pixels).save(tmp_path / "in" / name)
-    (tmp_path / "in/notes.md").write_text("no image")
-    made = embed_files(tmp_path / "in", "sizes:x", tmp_path / "out")
-    assert (made.id_column, made.n_samples) == ("path", 3)
-    table = pq.read_table(tmp_path / "out")
-    assert table["path"].to_pylist() == ["a/0.png", "a/ünï\n.jpg", "b <script>.png"]
-    assert [row[0] for row in table["vector"].to_pylist()] == pytest.approx([20, 10, 0], abs=1)

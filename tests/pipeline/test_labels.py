@@ -130,17 +130,10 @@ def test_refusals_are_worded(tmp_path: Path, rows: np.ndarray, assigner: Assigne
     refused("top=6 must be from 0 to n_clusters=5", assigner, str(data), new, top=6)
     refused("data holds other files; choose a new or empty", assigner, str(data), data)
     refused("Identity, which cannot assign new rows", torch.nn.Identity(), str(data), new)  # type: ignore[arg-type]
-    (tmp_path / "file").touch()
-    refused("is a file, expected a folder", assigner, str(data), tmp_path / "file")
     assert not new.exists()
     assign_parquet(assigner, rows, new, device="cpu")
     refused("begun with another model", Assigner(6, N_CLUSTERS), rows, new)
     refused("begun with another top", assigner, rows, new, top=1)
-    pq.write_table(pa.table({"label": [1], "e": [[0.0] * 6]}), tmp_path / "one.parquet")
-    with pytest.raises(InvalidInputError, match="'label' is the name of a result"):
-        assign_parquet(
-            assigner, tmp_path / "one.parquet", tmp_path / "o", id_column="label", device="cpu"
-        )
 
 
 def test_the_label_of_a_partition_comes_with_its_own_probability() -> None:

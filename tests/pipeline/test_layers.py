@@ -7,7 +7,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from prcut import PRCut
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.pipeline.layers import parse_layers
 from prcut.search.count import ClusterCount
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
@@ -111,9 +110,3 @@ def test_a_layer_has_half_as_many_clusters_at_most() -> None:
     assert count._replace(n_clusters=1).layers() == [1]
     low = np.array([0.5, 0.4, 0.55, 0.4, 0.9, 0.5])
     assert count._replace(agreement=low).layers() == [8]
-
-
-@pytest.mark.parametrize("content", [[], [5], [4, 4], [4, 0], ["x"]])
-def test_forged_layers_are_refused(content: Any) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        parse_layers(content, 4)

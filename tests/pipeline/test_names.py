@@ -19,13 +19,6 @@ TOPICS = ["bank loan", "bank card", "garden soil", "garden seed"]
 TEXTS = [f"{topic} {'abcdefghij'[i]}x" for topic in TOPICS for i in range(10)]
 LABELS = np.repeat(np.arange(4), 10)
 TREE = MergeTree(np.array([[0, 1], [2, 3], [4, 5]]), np.zeros(3))
-HOSTILE = {
-    "ansi": "\x1b[31m\x1b]0;owned\x07red\x1b[2J\r\n",
-    "long": "word " * 200_000,
-    "one long word": "w" * 1_000_000,
-    "stop words": "the of and to a",
-    "surrogate": "half \ud800 of a pair",
-}
 
 
 def test_clusters_and_layers_are_named_by_their_words() -> None:
@@ -51,30 +44,6 @@ def test_exemplars_begin_with_the_row_whose_walk_stays_inside() -> None:
     assert [one.row for one in names.clusters[0].exemplars] == [0, 1]
     assert names.clusters[1].exemplars[0].row == 9
     assert [one.name for one in names.clusters] == ["cluster 0", "cluster 1"]
-
-
-def test_rows_without_a_cluster_and_clusters_without_rows() -> None:
-    labels = np.where(LABELS == 1, -1, LABELS)
-    graph = SimilarityGraph.from_labels(LABELS)
-    for given_graph in (None, graph):
-        names = name_clusters(TEXTS, labels, tree=TREE, graph=given_graph)
-        assert names.clusters[1] == ("cluster 1", [], [], 0)
-        rows = [one.row for cluster in names.clusters for one in cluster.exemplars]
-        assert len(rows) == 9
-        assert all(labels[row] >= 0 for row in rows)
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_text_leaves_a_plain_name(kind: str) -> None:
-    texts = [*(HOSTILE[kind] for _ in range(30)), *(f"plain text {i}" for i in range(30))]
-    names = name_clusters(texts, np.repeat([0, 1], 30))
-    for one in names.clusters:
-        shown = [one.name, *one.terms, *(text for _, text in one.exemplars)]
-        assert all(text == clean_text(text, 300) and len(text) <= 300 for text in shown)
-        assert len(one.name) <= 80
-    assert "plain text" in names.clusters[1].name
-    if kind in ("stop words", "one long word"):
-        assert names.clusters[0].name == "cluster 0"
 
 
 @given(st.text(), st.integers(1, 50))
@@ -149,12 +118,3 @@ def test_forged_names_are_refused_or_cleaned(tmp_path: Path) -> None:
     assert names is not None
     assert names.clusters[0].name.startswith("[2Jyyy")
     assert len(names.clusters[0].name) == 80
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="39 texts for 40 labels"):
-        name_clusters(TEXTS[1:], LABELS)
-    with pytest.raises(InvalidInputError, match="are not of n_clusters=2"):
-        name_clusters(TEXTS, LABELS, n_clusters=2)
-    with pytest.raises(InvalidInputError, match="need a tree"):
-        name_clusters(TEXTS, LABELS, layer_sizes=[4, 2])

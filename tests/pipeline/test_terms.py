@@ -112,11 +112,3 @@ def test_stop_words_by_language(tmp_path: Path) -> None:
         read_stop_words("german")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         read_stop_words(str(tmp_path / "absent.txt"))
-
-
-@pytest.mark.parametrize("texts", [[], ["the and of"] * 30])
-@pytest.mark.parametrize("language", ["english", "any"])
-def test_texts_without_words_have_no_terms(texts: list[str], language: str) -> None:
-    found = TextTerms.find(texts, language)
-    assert len(found.names) == 0 or language == "any"  # which knows no list
-    assert found.held.shape == (len(texts), len(found.names))

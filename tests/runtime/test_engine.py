@@ -2,13 +2,9 @@
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
-import numpy as np
 import pytest
-from benchmarks.harness.usage import MeasuredEngine
 
-from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.runtime.engine import LocalEngine, read_ahead
 from prcut.runtime.progress import Progress
 
@@ -38,16 +34,6 @@ def test_the_first_error_stops_the_stage() -> None:
     with pytest.raises(ValueError, match="no"):
         LocalEngine().run("fail", fail, 5, total=5)
     assert done == [0, 1]
-
-
-def test_stages_run_where_the_engine_says(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(2000, 8)).astype(np.float32)
-    engine = MeasuredEngine(LocalEngine())
-    build_blocks(rows, tmp_path, BlockConfig(n_neighbors=5, block_rows=500), engine=engine)
-    assert engine.usage["scatter"].rows == engine.usage["gather"].rows == 2000
-    again = MeasuredEngine(LocalEngine())
-    build_blocks(rows, tmp_path, BlockConfig(n_neighbors=5, block_rows=500), engine=again)
-    assert again.usage == {}  # all is there
 
 
 def test_items_are_made_ahead_in_order_and_errors_come_in_their_turn() -> None:

@@ -76,15 +76,6 @@ def test_duckdb_relations(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(numbers), ROWS[:, :2])
 
 
-def test_delta_and_lance_tables(tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    deltalake.write_deltalake(tmp_path / "delta", arrow_table())
-    delta = deltalake.DeltaTable(tmp_path / "delta")
-    np.testing.assert_array_equal(as_rows(delta.to_pyarrow_table(columns=["v"])), ROWS)
-    files = delta.to_pyarrow_dataset().files
-    assert open_source(tmp_path / "delta" / files[0]).n_samples == len(ROWS)
-
-
 def test_lance_tables(tmp_path: Path) -> None:
     lance = pytest.importorskip("lance")
     written = lance.write_dataset(arrow_table(), str(tmp_path / "a.lance"))
@@ -97,11 +88,6 @@ def test_tensors_of_training(dtype: torch.dtype) -> None:
     tensor = torch.from_numpy(ROWS).to(dtype).requires_grad_()
     np.testing.assert_array_equal(as_rows(tensor), ROWS)
     assert open_source(tensor).n_samples == len(ROWS)
-
-
-def test_bfloat16_arrays() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    np.testing.assert_array_equal(as_rows(ROWS.astype(ml_dtypes.bfloat16)), ROWS)
 
 
 def test_fit_and_predict_take_them_all() -> None:
@@ -128,11 +114,3 @@ def test_fit_and_predict_take_them_all() -> None:
 def test_what_holds_no_vectors_is_refused(given: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         as_rows(given)
-
-
-def test_two_columns_of_vectors_are_refused() -> None:
-    pd = pytest.importorskip("pandas")
-    with pytest.raises(InvalidInputError, match="2 columns of vectors"):
-        as_rows(pd.DataFrame({"a": [[1.0]], "b": [[1.0]]}))
-    with pytest.raises(InvalidInputError, match="'a' does not hold vectors of numbers"):
-        as_rows(pd.DataFrame({"a": [[1.0], "text"]}))

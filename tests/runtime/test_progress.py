@@ -12,7 +12,6 @@ from prcut.runtime.progress import (
     Reporter,
     StatusWriter,
     read_status,
-    training_progress,
 )
 
 
@@ -29,11 +28,6 @@ def test_reporters_add_up_and_estimate_the_time_left(monkeypatch: pytest.MonkeyP
         Progress("scatter", 50, 100, 5.0, 10.0, 4, 1),
     ]
     Reporter("quiet", 100, None).advance(1)  # nobody listens
-
-
-def test_training_is_done_after_the_last_step_of_the_last_start() -> None:
-    progress = training_progress(n_starts=3, n_steps=50, start=2, step=50, speed=0.0)
-    assert (progress.done, progress.total, progress.seconds_left) == (150, 150, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -74,23 +68,6 @@ def test_status_is_written_every_two_seconds_and_at_the_end(
         writer.also(lambda progress: None)(Progress("a b", done, 10, 1.0, 1.0))
         shown.append(read_status(tmp_path)[0].progress.done)
     assert shown == [1, 1, 3, 10]
-
-
-def test_stages_are_read_from_a_path_or_a_folder_in_the_order_they_were_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert read_status(tmp_path) == []
-    writer = StatusWriter(Folder(tmp_path))
-    for at, stage in enumerate(("split rows", "gather", "assign")):
-        monkeypatch.setattr("prcut.runtime.progress.time.time", lambda at=at: float(at))
-        writer.on_progress(Progress(stage, 1, 1, 1.0, 0.0))
-    for run in (tmp_path, Folder(tmp_path)):
-        assert [one.progress.stage for one in read_status(run)] == [
-            "split rows",
-            "gather",
-            "assign",
-        ]
-    assert (tmp_path / "status/split-rows.json").is_file()
 
 
 def test_a_status_that_lacks_a_field_is_refused(tmp_path: Path) -> None:

@@ -64,19 +64,8 @@ def test_fit_status_and_assign_in_a_bucket(
         lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.astype(np.float32).ravel()), 8)
         table = pa.table({"id": pa.array(np.arange(500) + 500 * number), "x": lists})
         pq.write_table(table, f"bucket/data/{number}.parquet", filesystem=bucket)
-    options = [
-        "-k",
-        "4",
-        "--id-column",
-        "id",
-        "--memory",
-        "100k",
-        "--steps",
-        "30",
-        "--n-init",
-        "1",
-        "--quiet",
-    ]
+    options = ["-k", "4", "--id-column", "id", "--memory", "100k"]
+    options += ["--steps", "30", "--n-init", "1", "--quiet"]
     assert main(["fit", "s3://bucket/data", "--out", "s3://bucket/run", *options]) == 0
     assert "labels=s3://bucket/run/labels" in capsys.readouterr().out
     assert main(["status", "s3://bucket/run"]) == 0
@@ -88,15 +77,6 @@ def test_fit_status_and_assign_in_a_bucket(
     )
     assert sorted(first["id"].to_pylist()) == list(range(1500))
     assert first["label"].equals(second["label"])
-
-
-@pytest.mark.usefixtures("bucket")
-def test_what_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", "s3://no-such-bucket/data"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert "does not exist" in error
-    assert len(error.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("bucket")

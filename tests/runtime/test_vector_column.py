@@ -64,12 +64,6 @@ def test_bits_are_signs(signs: np.ndarray) -> None:
         np.testing.assert_array_equal(rows, np.where(signs, 1, -1))
 
 
-def test_packed_bits_as_int8_lists(tmp_path: Path) -> None:
-    packed = np.random.default_rng(0).integers(0, 256, (9, 2), np.uint8)
-    rows = read(tmp_path, column(packed.view(np.int8), "list"), "v:bits")
-    np.testing.assert_array_equal(rows > 0, np.unpackbits(packed, axis=1))
-
-
 @pytest.mark.parametrize(
     ("values", "name", "message"),
     [

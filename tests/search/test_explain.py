@@ -61,16 +61,6 @@ def test_some_rows_say_the_same_as_all():
         np.testing.assert_allclose(one, other)
 
 
-def test_sentences_name_clusters_by_their_ids():
-    graph = SimilarityGraph.from_neighbors([[1, 2], [0, 2], [0, 3], [2, 4], [3, -1], [-1, -1]])
-    found = find_reasons(graph, np.array([0, 0, 0, 1, 1, 1]), 2, 0.0)
-    said = found.named(np.array([12, 40])).explain()
-    assert said[0] == "all 2 neighbours are in cluster 12, and none in another"
-    assert said[2].startswith("2 of 3 neighbours are in cluster 12; the runner-up is 40 with 1;")
-    assert "would raise J by" in said[2]
-    assert said[5] == "no neighbour says anything of cluster 40"
-
-
 def test_a_row_in_the_wrong_cluster_would_lower_the_objective():
     graph = SimilarityGraph.from_neighbors([[1, 2], [0, 2], [0, 1], [4, 5], [3, 5], [3, 4]])
     found = find_reasons(graph, np.array([0, 0, 1, 1, 1, 1]), 2, 0.0)

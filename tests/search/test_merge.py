@@ -174,21 +174,6 @@ def test_costs_add_up_to_the_change_of_the_objective() -> None:
         assert tree.costs[: 40 - n_clusters].sum() == pytest.approx(change, abs=1e-9)
 
 
-def test_one_fragment_has_nothing_to_merge() -> None:
-    coarse = CoarseGraph(csr_array(np.zeros((1, 1))), np.array([7.0]))
-    tree = merge(coarse, ClusterCost.of(7, 12.0, 1, balance_weight=1.0))
-    check_children(tree, 1)
-    assert tree.labels(1).tolist() == [0]
-
-
-def test_what_is_given_is_not_changed() -> None:
-    coarse, cost, _ = problem(12, seed=0, density=0.5, balance_weight=1.0)
-    links, sizes = coarse.links.copy(), coarse.sizes.copy()
-    merge(coarse, cost)
-    np.testing.assert_array_equal(coarse.links.toarray(), links.toarray())
-    np.testing.assert_array_equal(coarse.sizes, sizes)
-
-
 def test_ties_of_equal_fragments_are_merged_all_the_same() -> None:
     links = 1 - np.eye(16)
     cost = ClusterCost.of(16, links.sum(), 4, balance_weight=1.0)

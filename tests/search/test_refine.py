@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -176,13 +174,6 @@ def test_an_empty_cluster_does_not_stop_the_others() -> None:
     assert refined.tolist() == [0, 0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("n_clusters", [1, 3, 8])
-def test_graphs_without_edges_stay(n_clusters: int) -> None:
-    weight = csr_array((8, 8), dtype=np.float32)
-    labels = reference.full_labels(8, n_clusters)
-    np.testing.assert_array_equal(refine(weight, labels, cost_of(weight, n_clusters)), labels)
-
-
 @pytest.mark.parametrize("n_clusters", [1, 12])
 def test_one_cluster_and_as_many_as_rows_stay(n_clusters: int) -> None:
     weight = ring(12)
@@ -233,12 +224,3 @@ def test_change_of_cuts_is_their_difference(
         weight, labels, n_clusters
     )
     np.testing.assert_allclose(change, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_index_types_make_no_difference(dtype: Any) -> None:
-    weight = reference.random_graph(30, seed=1, density=0.2).to_scipy()
-    parts = weight.data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
-    labels = reference.full_labels(30, 3)
-    same = refine(csr_array(parts, shape=weight.shape), labels, cost_of(weight, 3))
-    np.testing.assert_array_equal(same, refine(weight, labels, cost_of(weight, 3)))

@@ -47,13 +47,6 @@ def test_votes_are_drawn_by_their_shares() -> None:
     np.testing.assert_allclose(share, ballot.shares(), atol=0.03)
 
 
-def test_every_row_votes_for_its_own_cluster_most() -> None:
-    graph, _ = overlapping_blobs()
-    found = find_partition(graph, 3)
-    drawn = Votes.of(graph, found.labels, found.starts, 3).draw(np.arange(400), RNG)
-    assert ((drawn == found.labels[:, None]).sum(1) >= N_VOTES / 2).all()
-
-
 def test_a_row_without_neighbours_asks_its_starts_only() -> None:
     graph = SimilarityGraph.from_scipy(csr_array(([1.0] * 4, ([0, 1, 1, 2], [1, 0, 2, 1])), (4, 4)))
     labels, other = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])

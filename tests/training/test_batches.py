@@ -99,14 +99,6 @@ def test_labelled_rows_are_resumed(batch_size: int) -> None:
     assert torch.equal(resumed.labels, through[3].labels)
 
 
-def test_resuming_at_a_step_draws_what_would_have_come() -> None:
-    pairs = GatheredPairs(sampler(), ROWS)
-    through = first_batches(pairs, 6)
-    for ours, theirs in zip(first_batches(pairs, 3, start_step=3), through[3:], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(ours[:5], theirs[:5], strict=True))
-    assert not torch.equal(first_batches(pairs, 1, seed=1)[0].features, through[0].features)
-
-
 def gathering_threads() -> int:
     return sum(thread.name.startswith("prcut-read-ahead") for thread in threading.enumerate())
 

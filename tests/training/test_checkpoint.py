@@ -92,7 +92,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         load_checkpoint(folder, *trained(), CONFIG)
 
 
-@pytest.mark.parametrize("broken", ["flip", "cut", "absent", "no files", "two files", "not a dict"])
+@pytest.mark.parametrize("broken", ["flip", "absent", "two files", "not a dict"])
 def test_broken_checkpoints_are_refused(tmp_path: Path, broken: str) -> None:
     folder = saved(tmp_path)
     tensors = tmp_path / "checkpoint-000000001.safetensors"
@@ -100,12 +100,8 @@ def test_broken_checkpoints_are_refused(tmp_path: Path, broken: str) -> None:
     if broken == "flip":
         content[-1] ^= 1
         tensors.write_bytes(content)
-    elif broken == "cut":
-        tensors.write_bytes(content[:-1])
     elif broken == "absent":
         tensors.unlink()
-    elif broken == "no files":
-        change(folder, files={})
     elif broken == "two files":
         change(folder, files={"../x": {"size": 1, "sha256": ""}})
     else:

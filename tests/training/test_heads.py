@@ -114,13 +114,3 @@ def test_heads_resume_bit_by_bit_before_and_after_some_are_dropped(tmp_path: Pat
         pairs, assigner = problem(seed=9)
         same_history(train(pairs, assigner, CONFIG, checkpoint=folder), expected)
         same_weights(assigner, undisturbed)
-
-
-def test_an_assigner_of_coordinates_folds_into_one_of_features() -> None:
-    rows, basis, origin = torch.randn(9, 6), torch.randn(6, 4), torch.randn(6)
-    for hidden, bottleneck in (((), None), ((5,), None), ((5, 7), 3)):
-        small = Assigner(4, 3, hidden, bottleneck, weight_norm=False)
-        folded = small.fold(basis, origin, 2.0)
-        coordinates = (rows - origin) / 2.0 @ basis
-        torch.testing.assert_close(folded(rows), small(coordinates), rtol=1e-4, atol=1e-5)
-        assert folded.weight_norm

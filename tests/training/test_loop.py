@@ -15,7 +15,7 @@ from prcut.runtime.folder import Folder
 from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows
 from prcut.training.checkpoint import load_checkpoint
 from prcut.training.loop import _has_stalled, train
-from prcut.training.pairs import EdgePairs, UniformPairs, WalkPairs
+from prcut.training.pairs import EdgePairs, WalkPairs
 from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
 from prcut.training.streams import draw_steps
 
@@ -93,18 +93,6 @@ def test_clusters_are_found() -> None:
         history["objective"], history["cut"] + factor * history["imbalance"], rtol=1e-12
     )
     assert seen[-1].used_clusters == 3
-
-
-def test_the_papers_uniform_batches_train_too() -> None:
-    rows, labels = blobs()
-    graph = SimilarityGraph.from_labels(labels)
-    config = TrainConfig(
-        max_steps=200, batch_size=64, n_streams=1, learning_rate=0.05, patience=None
-    )
-    assigner = Assigner(4, 3, generator=torch.Generator().manual_seed(0))
-    train(GatheredPairs(UniformPairs(graph), rows), assigner, config)
-    found = assigner(rows).argmax(1)
-    assert len(torch.unique(torch.stack([found, labels], 1), dim=0)) == 3
 
 
 def test_low_precision_stays_close_and_keeps_weights_in_float32() -> None:
@@ -211,43 +199,6 @@ def test_one_step_of_distillation_is_cross_entropy_written_out() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_labels_are_distilled_and_their_records_have_no_cut() -> None:
-    lesson, assigner = distillation()
-    state = train(lesson, assigner, QUICK)
-    rows, labels = blobs()
-    assert torch.equal(assigner(rows).argmax(1), labels)
-    assert state.distils
-    history = state.history
-    assert set(history) == {"step", "objective", "confidence", "cluster_sizes"}
-    assert history["objective"][-1] < 0.2 * history["objective"][0]
-
-
-@pytest.mark.costly("three trainings to their end")
-def test_a_stopped_distillation_resumes_bit_by_bit_and_stops_at_the_same_step(
-    tmp_path: Path,
-) -> None:
-    config = TrainConfig(max_steps=2000, batch_size=64, patience=50, checkpoint_every=10)
-    pairs, undisturbed = distillation()
-    expected = train(pairs, undisturbed, config)
-    assert 150 < expected.step < 2000
-
-    for step in (expected.step // 2 // 10 * 10, expected.step - 20):
-
-        def stop(record: Record, step: int = step) -> None:
-            if record.step == step:
-                raise _StoppedError
-
-        folder = Folder(tmp_path / f"run-{step}")
-        pairs, assigner = distillation()
-        with pytest.raises(_StoppedError):
-            train(pairs, assigner, config, checkpoint=folder, on_record=stop)
-        pairs, assigner = distillation(seed=9)  # its weights come from the checkpoint
-        state = train(pairs, assigner, config, checkpoint=folder)
-        assert state.step == expected.step
-        same_history(state, expected)
-        same_weights(assigner, undisturbed)
-
-
 # -- resuming --------------------------------------------------------------------------------
 
 
@@ -274,35 +225,6 @@ def test_a_record_is_a_mean_over_the_steps_that_were_made() -> None:
     ten, three, ten_more = (record.objective for record in state.records)
     assert three == pytest.approx(ten, rel=0.05)
     assert ten_more == pytest.approx(ten, rel=0.05)
-
-
-class _StoppedError(Exception):
-    pass
-
-
-def test_a_stopped_run_resumes_from_its_checkpoint_bit_by_bit(tmp_path: Path) -> None:
-    undisturbed_pairs, undisturbed = problem()
-    expected = train(undisturbed_pairs, undisturbed, QUICK)
-
-    def stop(record: Record) -> None:
-        if record.step == 30:
-            raise _StoppedError
-
-    folder = Folder(tmp_path / "run")
-    pairs, assigner = problem()
-    with pytest.raises(_StoppedError):
-        train(pairs, assigner, QUICK, checkpoint=folder, on_record=stop)
-    assert [name for name in folder.names() if name.endswith("safetensors")] == [
-        "checkpoint-000000020.safetensors"
-    ]
-    pairs, assigner = problem(seed=9)  # its weights come from the checkpoint
-    state = train(pairs, assigner, QUICK, checkpoint=folder)
-    same_history(state, expected)
-    same_weights(assigner, undisturbed)
-    # a finished run is not touched again
-    pairs, assigner = problem(seed=9)
-    same_history(train(pairs, assigner, QUICK, checkpoint=folder), expected)
-    same_weights(assigner, undisturbed)
 
 
 def same_history(one: TrainState, other: TrainState) -> None:

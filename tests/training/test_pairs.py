@@ -199,16 +199,6 @@ def test_every_subset_is_drawn_equally_often(count: int, size: int) -> None:
     assert stats.chisquare(list(subsets.values())).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("batch_size", [1, 30, 60, 100])
-def test_uniform_draws_without_replacement(batch_size: int) -> None:
-    sampler = UniformPairs(reference.random_graph(100))
-    batch = sampler.draw(batch_size, seeded())
-    for half in batch.rows.split(batch_size):
-        assert len(half) == len(half.unique()) == batch_size
-        assert half.min() >= 0
-        assert half.max() < 100
-
-
 def test_batches_that_do_not_meet_cost_nothing() -> None:
     graph = SimilarityGraph.from_neighbors([[1], [0], *([[-1]] * 98)])
     sampler = UniformPairs(graph)

@@ -6,24 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import reference
-from prcut import SimilarityGraph
 from prcut.errors import InvalidInputError
-from prcut.training.pairs import EdgePairs, GraphPairs, PairBatch, UniformPairs, WalkPairs
+from prcut.training.pairs import EdgePairs, GraphPairs, PairBatch
 from prcut.training.streams import draw_steps, stream_generator
-
-MAX_Z = 4.5
-
-samplers = pytest.mark.parametrize(
-    "make_sampler",
-    [
-        UniformPairs,
-        EdgePairs,
-        *(lambda graph, s=s: WalkPairs(graph, n_steps=s) for s in (1, 2, 3, 8)),
-    ],
-)
+from training.test_pairs import samplers, weighted_graph
 
 
 def draw_step(
@@ -31,23 +19,6 @@ def draw_step(
 ) -> PairBatch:
     (batch,) = draw_steps(sampler, batch_size, seed, [step], **options)
     return batch
-
-
-def weighted_graph() -> SimilarityGraph:
-    return reference.random_graph(9, seed=3, density=0.6)
-
-
-def unweighted_graph() -> SimilarityGraph:
-    return SimilarityGraph.from_neighbors(
-        [[1, 2], [2, 0], [3, -1], [4, 1], [0, -1], [2, 6], [5, -1]]
-    )
-
-
-def table(batch: PairBatch, n_samples: int) -> Tensor:
-    """Sum of the weights of the pairs at every (source row, target row)."""
-    flat = batch.rows[batch.source] * n_samples + batch.rows[batch.target]
-    total = torch.zeros(n_samples**2, dtype=torch.float64)
-    return total.index_add_(0, flat, batch.weight.double()).view(n_samples, n_samples)
 
 
 def pairs_of(batch: PairBatch) -> list[tuple[float, ...]]:
@@ -78,19 +49,6 @@ def test_a_stream_draws_what_its_generator_decides(
     assert not torch.equal(draw_step(sampler, 32, seed=2, step=2).rows, whole.rows)
 
 
-@samplers
-def test_mean_of_streams_is_the_kernel(make_sampler: Callable[..., GraphPairs]) -> None:
-    sampler = make_sampler(unweighted_graph())
-    tables = torch.stack(
-        [
-            table(batch, sampler.graph.n_samples)
-            for batch in (draw_step(sampler, 12, 0, step, n_streams=4) for step in range(800))
-        ]
-    )
-    error = (tables.std(0) / len(tables) ** 0.5).clamp_min(1e-12)
-    assert ((tables.mean(0) - sampler.kernel()) / error).abs().max() < MAX_Z
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -101,6 +59,6 @@ def test_mean_of_streams_is_the_kernel(make_sampler: Callable[..., GraphPairs]) 
     ],
 )
 def test_wrong_streams_are_refused(arguments: dict[str, int], message: str) -> None:
-    sampler = EdgePairs(unweighted_graph())
+    sampler = EdgePairs(weighted_graph())
     with pytest.raises(InvalidInputError, match=message):
         draw_step(sampler, 32, **{"seed": 0, "step": 0, **arguments})

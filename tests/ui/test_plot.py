@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
-from prcut import PRCut, build_graph
+from prcut import PRCut
 from prcut.errors import InvalidInputError
 from prcut.ui.plot import (
     AgreementDisplay,
@@ -87,28 +87,6 @@ def test_rows_of_no_cluster_are_grey_and_not_counted() -> None:
     assert (colors[:, :3].std(axis=1) == 0).sum() == 1
     found = ConfusionDisplay.from_predictions([3, 3, 4, 4, 4], labels).shared
     assert found.tolist() == [[2, 0], [0, 2]]
-
-
-def test_cut_matrix_has_shares_of_what_leaves() -> None:
-    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
-    graph = build_graph(rows, 5)
-    labels = np.arange(60) % 3
-    display = CutMatrixDisplay.from_predictions(graph, labels)
-    drawn = np.asarray(display.ax_.images[0].get_array().filled(np.nan))
-    assert np.isnan(np.diag(drawn)).all()
-    inside = np.diag(display.links) / display.links.sum(1)
-    np.testing.assert_allclose(np.nansum(drawn, 1), 100 * (1 - inside))
-
-
-def test_names_are_written_on_few_clusters_only() -> None:
-    coords = np.random.default_rng(0).normal(size=(500, 2))
-    few = ClusterMapDisplay(coords, np.arange(500) % 7).plot()
-    assert sorted(text.get_text() for text in few.ax_.texts) == list("0123456")
-    named = ClusterMapDisplay(coords, np.arange(500) % 2, names=["x", "y"]).plot()
-    assert [text.get_text() for text in named.ax_.texts] == ["x", "y"]
-    assert not ClusterMapDisplay(coords, np.arange(500) % 100).plot().ax_.texts
-    with pytest.raises(InvalidInputError, match="500 coordinates for 3 labels"):
-        ClusterMapDisplay(coords, np.zeros(3, int))
 
 
 def test_agreement_is_drawn_where_clusters_were_counted(fitted: tuple[Any, ...]) -> None:

@@ -7,7 +7,6 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from prcut import PRCut
-from prcut.errors import InvalidInputError
 from prcut.ui.plugins import TopicClusterer, cluster_cells
 
 of_others = pytest.mark.filterwarnings("ignore")  # warnings of their own dependencies
@@ -56,23 +55,6 @@ def test_cells_of_some_groups_are_clustered_further(cells: Any) -> None:
     assert set(finer[inside]) == {"1,0", "1,1"}
     assert (finer[~inside] == before[~inside]).all()
     assert changed.obs["finer_probability"].isna().sum() == (~inside).sum()
-
-
-@of_others
-def test_graphs_of_cells_by_their_names(cells: Any) -> None:
-    given = cells.obsp["connectivities"]
-    cells.obsp["mine"] = given
-    cells.uns["other"] = {"connectivities_key": "mine"}
-    found = []
-    for where in ({}, {"obsp": "mine"}, {"neighbors_key": "other"}, {"adjacency": given.tocoo()}):
-        cluster_cells(cells, PRCut(5, random_state=0), **where)
-        found.append(cells.obs["prcut"].tolist())
-    assert found[0] == found[1] == found[2] == found[3]
-    model = PRCut(5, random_state=0)
-    with pytest.raises(InvalidInputError, match="one of obsp, neighbors_key and adjacency"):
-        cluster_cells(cells, model, obsp="mine", adjacency=given)
-    with pytest.raises(InvalidInputError, match="obsp has no 'theirs', only"):
-        cluster_cells(cells, model, obsp="theirs")
 
 
 def test_topics_have_the_layers_of_the_model() -> None:

@@ -55,15 +55,3 @@ def test_newer_or_broken_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(CorruptFileError, match=r"manifest\.json lacks 'plan'"):
         open_blocks(tmp_path)
-
-
-@pytest.mark.parametrize("scales", [[1.0], [1.0, 0.0, 2.0]])
-def test_forged_scales_are_refused(tmp_path: Path, scales: object) -> None:
-    rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-    build_blocks(rows, tmp_path, BlockConfig(n_neighbors=5, scales=(1.0, 4.0, 2.0)))
-    assert open_blocks(tmp_path).scales.tolist() == [1.0, 4.0, 2.0]  # type: ignore[union-attr]
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    manifest["plan"]["config"]["scales"] = scales
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CorruptFileError, match="manifest"):
-        open_blocks(tmp_path)

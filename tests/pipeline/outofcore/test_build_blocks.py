@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +11,10 @@ from killed import contents
 from prcut.errors import InvalidInputError
 from prcut.graph.neighbors import find_neighbors
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, _layout, build_blocks
+from reference import mixture as wide_mixture
 
 CONFIG = BlockConfig(n_neighbors=5, block_rows=300, halo=3)
-
-
-def mixture(n_samples: int = 2000, n_features: int = 6, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    centers = 4 * rng.standard_normal((12, n_features))
-    noise = rng.standard_normal((n_samples, n_features))
-    rows: np.ndarray = (centers[rng.integers(12, size=n_samples)] + noise).astype(np.float32)
-    return rows
+mixture = partial(wide_mixture, n_features=6)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +24,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "inner_product"])
 def test_every_row_is_core_once_with_its_features(tmp_path: Path, metric: str) -> None:
-    rows = mixture()
+    rows = mixture(2000)
     config = BlockConfig(n_neighbors=5, block_rows=300, halo=3, metric=metric)  # type: ignore[arg-type]
     blocks = build_blocks(rows, tmp_path, config)
     assert len(blocks) >= 7
@@ -44,7 +39,7 @@ def test_every_row_is_core_once_with_its_features(tmp_path: Path, metric: str) -
 
 
 def test_neighbors_are_the_nearest_of_the_block_and_nearly_of_all(tmp_path: Path) -> None:
-    rows = mixture()
+    rows = mixture(2000)
     truth = find_neighbors(rows, 5, recall=1.0).indices
     found = 0
     for block in build_blocks(rows, tmp_path, CONFIG):
@@ -57,7 +52,7 @@ def test_neighbors_are_the_nearest_of_the_block_and_nearly_of_all(tmp_path: Path
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_blocks_keep_some_rows_and_find_the_same_neighbors(tmp_path: Path, dtype: type) -> None:
-    rows = (mixture() + 1000).astype(dtype)
+    rows = (mixture(2000) + 1000).astype(dtype)
     whole = build_blocks(rows, tmp_path / "whole", CONFIG)
     some = build_blocks(rows, tmp_path / "some", replace(CONFIG, kept=200))
     n_kept = n_same = 0
@@ -124,7 +119,7 @@ def test_fewer_rows_than_neighbors(tmp_path: Path, n_samples: int) -> None:
 
 
 def test_rerun_changes_nothing_and_repairs_what_is_damaged(tmp_path: Path) -> None:
-    rows = mixture()
+    rows = mixture(2000)
     build_blocks(rows, tmp_path, CONFIG)
     assert not (tmp_path / "exchange").exists()
     whole = contents(tmp_path)

@@ -37,14 +37,6 @@ def test_large_cells_are_split() -> None:
     assert np.bincount(cell).max() <= 400
 
 
-def test_copies_cannot_be_split_and_one_cell_is_the_mean() -> None:
-    copies = np.ones((500, 4), np.float32)
-    assert np.isfinite(train_centroids(copies, 2, 100, "euclidean", seed=0)).all()
-    np.testing.assert_allclose(
-        train_centroids(rows(), 1, np.inf, "euclidean", seed=0)[0], rows().mean(0), rtol=1e-4
-    )
-
-
 @METRICS
 def test_rows_travel_in_half_precision_relative_to_their_cell(metric: Metric) -> None:
     far = rows() + np.array([1e5, -300, 0, 7], np.float32)

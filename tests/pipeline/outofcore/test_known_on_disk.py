@@ -109,17 +109,6 @@ def test_weights_count_rows_and_edges(tmp_path: Path, weighted: Path) -> None:
         explain_run(run, [3])
 
 
-@pytest.mark.costly("two runs on disk, of the same weights in other units")
-def test_sums_of_weights_come_within_a_row_of_their_limits(tmp_path: Path, weighted: Path) -> None:
-    weights = 1.0 + np.arange(N_ROWS) % 4
-    given = {"weight_column": "weight", "max_size": "equal"}
-    labels = fit_on_disk(weighted, tmp_path / "run", **given)
-    given["weight_column"] = "tiny"
-    np.testing.assert_array_equal(labels, fit_on_disk(weighted, tmp_path / "tiny", **given))
-    sums = np.bincount(labels, weights, N_CLUSTERS)
-    assert np.abs(sums - weights.sum() / N_CLUSTERS).max() <= weights.max()
-
-
 def test_wrong_columns_are_refused(tmp_path: Path, rows: np.ndarray, weighted: Path) -> None:
     with pytest.raises(InvalidInputError, match="needs Parquet"):
         fit_on_disk(rows, tmp_path / "array", weight_column="weight")

@@ -76,16 +76,6 @@ def check_sum(blocks: Blocks, found: LinkedBlocks, n_rows: int) -> None:
     np.testing.assert_array_equal(joined, expected)
 
 
-def test_a_cell_that_was_dealt_out_to_several_blocks(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    copies = np.repeat(rng.normal(size=(1, 4)), 700, axis=0)
-    rows = np.concatenate([copies, rng.normal(size=(500, 4))]).astype(np.float32)
-    blocks, found = linked(rows, tmp_path, block_rows=150)
-    cells = [record["cell"] for record in blocks.records]
-    assert len(set(cells)) < len(cells)
-    check_sum(blocks, found, len(rows))
-
-
 def test_coarse_levels_are_those_of_the_joined_graph(
     tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
 ) -> None:
@@ -116,18 +106,6 @@ def test_nodes_whose_edges_all_lead_outside_join_by_the_nearest() -> None:
     assert join_stranded(csr_array(links), groups, 8).tolist() == [0, 0, 1, 1, 2, 3, 1]
     assert join_stranded(csr_array(links), groups, 2).tolist() == [0, 0, 1, 1, 2, 3, 4]
     assert join_stranded(csr_array(links)[:0], groups[:0], 2).tolist() == []
-
-
-def test_levels_shrink_where_edges_lead_to_other_blocks(
-    tmp_path: Path, blobs: tuple[np.ndarray, np.ndarray]
-) -> None:
-    _, (level, _) = linked(blobs[0], tmp_path, anchors=0.1)
-    for number in range(1, 4):
-        how = LocalEngine(), options(len(blobs[0]))
-        coarse, _ = coarsen(level, Folder(tmp_path / f"level-{number}"), 0, *how)
-        n_before, n_nodes = level.first_nodes()[-1], coarse.first_nodes()[-1]
-        assert n_nodes < 0.7 * n_before
-        level = coarse
 
 
 @pytest.mark.costly("compares searches over blocks with one in memory")

@@ -300,39 +300,11 @@ def test_declared_sizes_take_no_memory(tmp_path: Path, sizes: dict[str, Any]) ->
         load_model(tmp_path)
 
 
-def header(text: str, data: bytes = b"") -> bytes:
-    return len(text).to_bytes(8, "little") + text.encode() + data
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        (2**63).to_bytes(8, "little") + b"{}",
-        header("not json"),
-        header('{"head.bias": {"dtype": "F32", "shape": [3], "data_offsets": [0, 99]}}', b"0" * 12),
-        header(
-            '{"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4]}}', b"0000"
-        ),
-        header(
-            '{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}}'
-        ),
-    ],
-)
-def test_forged_tensors_with_the_right_checksum_are_refused(tmp_path: Path, content: bytes) -> None:
-    saved(tmp_path)
-    put_tensors(tmp_path, content)
-    with pytest.raises(CorruptFileError, match=r"model\.safetensors is not a safetensors file"):
-        load_model(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"head.bias": None}, r'Missing key\(s\) in state_dict: "head\.bias"\. Save or download'),
-        ({"extra": torch.ones(1)}, r'Unexpected key\(s\) in state_dict: "extra"'),
         ({"head.bias": torch.ones(3, 1)}, r"size mismatch for head\.bias: .*\[3, 1\].*\[3\]"),
-        # safetensors 0.4 does not read a tensor without elements
-        ({"head.scale": torch.ones(0)}, r"model\.safetensors (does not fit|is not a safetensors)"),
         ({"head.bias": torch.ones(3).double()}, "dtypes are torch.float32, torch.float64"),
     ],
 )

@@ -26,13 +26,3 @@ def test_dedup_prints_where_and_how_many(
         "10",
     ]
     assert pq.read_table(out / "kept").num_rows == 40
-
-
-def test_a_wrong_option_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
-    arguments = ["dedup", str(tmp_path / "rows.npy"), "--out", str(tmp_path / "out"), "-q"]
-    assert main([*arguments, "--epsilon", "2"]) == 2
-    assert main([*arguments, "--memory", "much"]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
-    assert "--epsilon 2.0" in lines[0]

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
@@ -18,23 +17,6 @@ from killed import contents, kill_after, needs_fork
 from prcut import PRCut
 from prcut.ui.cli.commands import main
 from prcut.ui.cli.info import describe_path
-
-
-@pytest.mark.costly("whatever is known of the rows at once")
-def test_sizes_classes_and_weights_of_a_run(data: Path, tmp_path: Path) -> None:
-    rows, truth = np.load(data / "rows.npy")[:400], np.load(data / "labels.npy")[:400]
-    known = np.where(np.arange(400) < 40, truth, -1)
-    weights = np.random.default_rng(0).integers(1, 4, 400)
-    columns = {"x": rows.tolist(), "known": known, "weight": weights}
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    options = ["--neighbors", "10", "--effort", "fast", "--device", "cpu", "--quiet"]
-    command = ["fit", f"{tmp_path}/a.parquet", "-k", "4", "-o", f"{tmp_path}/run", *options]
-    columns_given = ["--label-column", "known", "--weight-column", "weight"]
-    assert main([*command, *columns_given, "--min-size", ".2"]) == 0
-    labels = pq.read_table(tmp_path / "run/labels")["label"].to_numpy()
-    assert (labels[:40] == truth[:40]).all()
-    assert (np.bincount(labels, weights) >= 0.2 * weights.sum()).all()
-
 
 # -- on disk -----------------------------------------------------------------------------------
 
@@ -171,9 +153,6 @@ def test_the_number_of_clusters_is_found_and_layers_are_columns_of_the_labels(
     np.save(tmp_path / "rows.npy", np.repeat(centers, 80, axis=0) + rng.normal(size=(960, 2)))
     run, more = tmp_path / "run", tmp_path / "more"
     command = ["fit", f"{tmp_path}/rows.npy", "-k", "auto", "-o", str(run), "--device", "cpu"]
-    assert main([*command, "--top", "50"]) == 2
-    assert "--top 50 must be from 0 to --clusters 12." in capsys.readouterr().err
-    assert not run.exists()
     assert main([*command, "--no-assign"]) == 0
     assert "12 clusters" in capsys.readouterr().err
     assert main([*command, "--resume", "--quiet"]) == 0  # the number is in the plan

@@ -11,14 +11,7 @@ import pytest
 from prcut.ui.cli.commands import main
 from report_samples import EVIL, check_self_contained
 
-HOSTILE = [
-    EVIL,
-    "\x1b]0;owned\x07\x1b[31mred",
-    "x" * 1_000_000,
-    "",
-    "the of and",
-    "\u202eevil\u2066",
-]
+HOSTILE = [EVIL, "\x1b]0;owned\x07\x1b[31mred", "x" * 1_000_000, "", "\u202eevil\u2066"]
 QUICK = ["--steps", "50", "--n-init", "1", "--neighbors", "10", "--device", "cpu", "--quiet"]
 
 
@@ -61,20 +54,9 @@ def test_one_command_ends_in_a_report_with_names(
     assert [names[label] for label in table["label"]] == table["name"]
 
 
-def test_names_are_printed_and_options_checked(
+def test_a_run_without_names_says_how_to_make_them(
     run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "texts.txt"
-    file.write_text("\n".join(f"word{n % 7} text" for n in range(1500)), "utf-8")
-    assert main(["name", str(run), "--texts", str(file), "--language", "any", "--quiet"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[:2] == [f"names={run}/names.json", "clusters=4"]
-    assert [line.split("=")[0] for line in told[2:]] == [f"cluster_{number}" for number in range(4)]
-    new = ["--out", str(tmp_path / "new")]
-    assert main(["fit", f"{data}/rows.npy", "-k", "4", "--texts", str(file), *new]) == 2
-    assert "add --report" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
-    (run / "names.json").unlink()
     arguments = ["assign", str(run), f"{data}/rows.npy", "--out", str(tmp_path / "l"), "--names"]
     assert main(arguments) == 2
     assert "has no names; make them with `prcut name" in capsys.readouterr().err

@@ -2,14 +2,11 @@
 
 import errno
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from prcut.errors import CorruptFileError
 from prcut.ui.cli.commands import main
-from prcut.ui.cli.shared import command_again
 
 
 def test_what_nobody_expected_is_one_line_unless_debugging(
@@ -65,15 +62,3 @@ def test_an_error_says_what_is_full_and_how_to_resume(
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: free some space or memory, then resume with: prcut fit")
     assert last == f"error: {message}"
-
-
-@pytest.mark.parametrize(
-    ("program", "given", "again"),
-    [
-        ("prcut", ["fit", "a b.npy"], "prcut fit 'a b.npy' --resume"),
-        ("python -m tables", ["quick"], "python -m tables quick --resume"),
-    ],
-)
-def test_a_command_can_be_pasted_to_resume(program: str, given: list[str], again: str) -> None:
-    context: Any = SimpleNamespace(obj=given, find_root=lambda: SimpleNamespace(info_name=program))
-    assert command_again(context, "--resume") == again

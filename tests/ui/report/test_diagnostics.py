@@ -16,8 +16,6 @@ FALLING = np.linspace(2.0, 1.0, 100)
     ("found", "words"),
     [
         (made_up(EVEN % 3, 4), ["1 of 4 clusters have no rows (3)", "Ask for 3 clusters"]),
-        (made_up(np.r_[EVEN, 4], 5), ["1 of 5 clusters have less than 5% of the mean size (4)"]),
-        (made_up(np.r_[np.zeros(3000, int), EVEN], 4), ["Cluster 0 has 91% of the rows"]),
         (made_up(EVEN, 4, confidence=np.full(400, 0.4)), ["100% of the rows", "fewer clusters"]),
         (
             made_up(EVEN, 4, about={"objective": 2.7}),

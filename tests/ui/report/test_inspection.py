@@ -3,18 +3,7 @@
 import numpy as np
 import pytest
 
-from prcut.ui.report.inspection import Inspection
 from report_samples import EVEN, made_up
-
-
-def test_examples_are_nearest_and_least_sure(inspected: Inspection) -> None:
-    for cluster, example in enumerate(inspected.examples(5)):
-        inside = np.flatnonzero(inspected.labels == cluster)
-        nearest = inside[np.argsort(inspected.distances[inside], kind="stable")[:5]]
-        np.testing.assert_array_equal(example.typical, nearest)
-        assert example.confidence.max() <= np.sort(inspected.confidence[inside])[4]
-        assert (inspected.labels[example.ambiguous] == cluster).all()
-        assert (example.runner_up != cluster).all()
 
 
 def test_figures_follow_from_labels_and_links() -> None:

@@ -2,10 +2,9 @@
 
 import re
 
-import numpy as np
 import pytest
 
-from prcut.ui.report.page import draw, image_uri
+from prcut.ui.report.page import draw
 from report_samples import EVIL
 
 pytest.importorskip("matplotlib")
@@ -20,11 +19,3 @@ def test_pictures_take_the_colors_of_the_page() -> None:
     assert "<metadata>" not in svg
     assert not re.search(r'<svg [^>]*\swidth="', svg)
     assert svg == draw("one", lambda ax: ax.set_title("title"), (3, 2), EVIL)
-
-
-@pytest.mark.parametrize("shape", [(28, 28), (300, 200, 3)])
-def test_thumbnails_are_small(shape: tuple[int, ...]) -> None:
-    noise = np.random.default_rng(0).integers(256, size=shape).astype(np.uint8)
-    uri = image_uri(noise)
-    assert uri.startswith("data:image/")
-    assert len(uri) < 10_000

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from sklearn.datasets import make_blobs
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -25,19 +24,3 @@ def test_rows_that_were_not_anchors_land_among_their_own() -> None:
     cloud = projection.place(near, np.random.default_rng(1))
     assert cloud.std(0).min() > 0
     assert cloud.std(0).max() < np.ptp(projection.coords, axis=0).max() / 4
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        np.zeros((1, 3)),
-        np.zeros((50, 4)),  # all the same
-        np.random.default_rng(0).normal(size=(40, 1)),  # one column
-        np.random.default_rng(0).normal(size=(20, 500)),  # more columns than rows
-    ],
-)
-def test_odd_shapes_have_coords_too(rows: np.ndarray) -> None:
-    projection = learn_projection(rows)
-    coords = projection.place(projection.reduce(rows), np.random.default_rng(0))
-    assert coords.shape == (len(rows), 2)
-    assert np.isfinite(coords).all()

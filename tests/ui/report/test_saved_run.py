@@ -89,16 +89,3 @@ def test_blocks_give_the_links_of_all_edges(blobs: Blobs, monkeypatch: pytest.Mo
     assert len(part.rows) == len(part.labels) == 200
     assert (part.rows[0], part.rows[-1]) == (0, 599)
     np.testing.assert_array_equal(part.labels, found.labels[part.rows])
-
-
-@pytest.mark.usefixtures("in_memory")
-def test_other_data_and_unfinished_runs_are_refused(blobs: Blobs) -> None:
-    folder, rows = blobs
-    with pytest.raises(InvalidInputError, match=r"is not what .* was fitted to"):
-        inspect_run(folder / "memory", data=rows + 1)
-    with pytest.raises(InvalidInputError, match="is not a run folder"):
-        inspect_run(folder)
-    (folder / "memory/result.json").rename(folder / "kept")
-    with pytest.raises(InvalidInputError, match="not finished"):
-        inspect_run(folder / "memory")
-    (folder / "kept").rename(folder / "memory/result.json")
