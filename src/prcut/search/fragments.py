@@ -51,6 +51,17 @@ def find_fragments(weight: csr_array, n_fragments: int, rng: np.random.Generator
     return np.unique(fragments[groups], return_inverse=True)[1].reshape(-1)
 
 
+def split_rows(graph: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """Assign every row to one of the fragments that are searched for so many clusters."""
+    n_rows = len(graph.sizes)
+    fragments = find_fragments(graph.links, choose_n_fragments(n_rows, n_clusters), rng)
+    n_splits = 1
+    while fragments.max() + 1 < n_clusters:  # smoothed noise does not distinguish enough rows
+        n_splits *= 2
+        fragments = overlay(fragments, np.arange(n_rows) % n_splits)
+    return fragments
+
+
 def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.ndarray:
     """Group up to ``most`` rows each that are closely linked, numbered from 0.
 
@@ -95,11 +106,36 @@ def choose_n_fragments(n_samples: int, n_clusters: int) -> int:
 
 
 class CoarseGraph(NamedTuple):
-    """The weights between fragments, and their numbers of rows, all in float64."""
+    """The weights between fragments, and their numbers of rows, all in float64.
 
-    links: csr_array  # symmetric, with an empty diagonal: edges within a fragment are never cut
+    Attributes
+    ----------
+    links : CSR array, shape (n_fragments, n_fragments)
+        Symmetric, with an empty diagonal: edges within a fragment are never cut.
+    sizes : float64 array, shape (n_fragments,)
+    inner : float
+        Weight of the edges within fragments, in both directions, where it is needed.
+    edge_weight : float
+        Mean weight of an edge between two rows: a weight between fragments stands for as many
+        edges as it has this.
+    """
+
+    links: csr_array
     sizes: np.ndarray
-    inner: float = 0.0  # weight of the edges within fragments, both directions, where it is needed
+    inner: float = 0.0
+    edge_weight: float = 1.0
+
+
+def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
+    """Return the weights in float64, with 32-bit indices if they suffice; rows have size 1."""
+    if isinstance(graph, CoarseGraph):
+        return graph
+    weight = graph.to_scipy()
+    dtype = np.int32 if weight.nnz <= np.iinfo(np.int32).max else np.int64
+    arrays = weight.data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
+    links = csr_array(arrays, shape=weight.shape, dtype=np.float64)
+    mean = float(links.data.mean()) if links.nnz else 1.0
+    return CoarseGraph(links, np.ones(weight.shape[0]), edge_weight=mean)
 
 
 def contract(

@@ -1,75 +1,58 @@
-"""A partition of a graph: fragments → merge and move → refine → combine → move groups.
-
-More than 512 clusters are searched along the edges instead: see :mod:`prcut.search.many`.
+"""A partition of a graph: resample → search every resample → combine → move groups of rows.
 
 No labels are used: of all partitions that are found, the one with the lowest objective is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.numerics.matching import adjusted_rand
-from prcut.numerics.objective import ClusterCost
 from prcut.runtime.engine import map_threads
 from prcut.runtime.progress import StepLog
+from prcut.search.balance import (
+    BALANCE_WEIGHTS,
+    N_RESAMPLES,
+    Resampled,
+    choose_balance,
+    search_resampled,
+)
 from prcut.search.fragments import (
     GROUP_SIZE,
     CoarseGraph,
+    as_coarse,
     choose_n_fragments,
-    find_fragments,
     find_groups,
     overlay,
 )
 from prcut.search.hierarchy import merge_further
-from prcut.search.many import MANY_CLUSTERS, combine_many, group_many, move_groups, start_many
+from prcut.search.many import MANY_CLUSTERS, combine_many, move_groups
 from prcut.search.merge import MergeTree
 from prcut.search.prices import Prices
-from prcut.search.problem import Partition, Problem, cluster_cost
+from prcut.search.problem import Partition, Problem
 
 _objective = attrgetter("objective")
 
-# random labellings of a quick search; random labellings and shuffles where starts are combined.
-# With many clusters there are fewer: nothing random comes near what merging gives, and shuffles
-# are expensive. The limits are numbers of them times clusters; the last bounds the starts as well
-_N_QUICK_STARTS, _N_STARTS, _N_SHUFFLES = 12, 16, 30
-_MAX_STARTED_CLUSTERS, _MAX_SHUFFLED_CLUSTERS = 240, 1000
-# starts of a quick search for many clusters: they show whether starts agree
-_N_DRAFTS = 2
+# random labellings that are improved where partitions are combined, and the most of them times
+# clusters: with many clusters nothing random comes near the result of merging
+_N_RANDOM = 16
+_MAX_RANDOM_CLUSTERS = 240
+# shuffles of a combined partition, and the most of them times clusters, since they are expensive
+_N_SHUFFLES = 30
+_MAX_SHUFFLED_CLUSTERS = 1000
+# fewest resamples: the agreement of a single partition says nothing
+_MIN_RESAMPLES = 2
 # rounds in which groups of rows move, and the number of rows of which most groups are considered
-_N_CYCLES, _MAX_GROUPED_ROWS = 2, 2**18
+_N_CYCLES = 2
+_MAX_GROUPED_ROWS = 2**18
 # fragments that a partition is improved over at most: each has a price for every cluster
 _MAX_FRAGMENTS = 2**13
 # below this fraction of the objective of random labels there is nothing left to gain
 _NOTHING_LEFT = 1e-4
-# agreement of starts from which no unequal clusters are looked for. What these must gain if they
-# are searched with little balance; more, and with some, where one is below so many mean sizes
-_UNDISPUTED, _GAIN, _GAIN_OF_SMALL, _SMALL, _SOME_BALANCE = 0.95, 0.03, 0.1, 0.6, 0.3
-# at most what a random cluster costs, and not nothing, where nothing is cut
-_BALANCE_PER_CUT, _MIN_BALANCE, _MAX_BALANCE = 10.0, 0.1, 1.0
-# next to none, for clusters of any size that cut so many times less than equal ones, where these
-# cut so much of what random ones do; and all that are tried, in their order
-_LITTLE_BALANCE, _LESS_CUT, _LEAST_CUT = 0.01, 5.0, 0.05
-_BALANCES = (_MAX_BALANCE, _MIN_BALANCE, _LITTLE_BALANCE)
-
-
-class QuickPartition(NamedTuple):
-    """The result of a quick search, the fragment of every row, and labels that were set aside.
-
-    Of many clusters these are all drafts, which split no fragment.
-    """
-
-    partition: Partition
-    fragments: np.ndarray
-    others: tuple[np.ndarray, ...] = ()
 
 
 def find_partition(
@@ -77,9 +60,9 @@ def find_partition(
     n_clusters: int,
     *,
     balance_weight: float | None = None,
-    n_init: int = 4,
+    n_init: int = N_RESAMPLES,
     seed: int = 0,
-    quick: QuickPartition | None = None,
+    resampled: Resampled | None = None,
     starts: Sequence[np.ndarray] = (),
     n_jobs: int = 1,
     log: StepLog | None = None,
@@ -87,23 +70,25 @@ def find_partition(
 ) -> Partition:
     """Search for the partition of the rows with the lowest objective.
 
-    A quick search shows how much balance the graph needs. Each start splits the graph into
-    fragments, finds the best clusters of whole fragments, and moves single rows. Rows that all
-    starts keep together are fragments once more: the best clusters of these take from every start
-    what it found best. Last, small groups of linked rows move, which single rows never would.
+    The edges are resampled four times. A search of each resample with strong and with weak balance
+    shows which of them the graph supports: see :func:`prcut.search.balance.choose_balance`. The
+    partitions found with it are refined on the graph itself. Rows that all of them keep together
+    are fragments: the best clusters of these take from every start what it found best. Last, small
+    groups of linked rows move, which single rows never would.
 
     Parameters
     ----------
     graph : SimilarityGraph or CoarseGraph
     n_clusters : int
     balance_weight : float, optional
-        See :func:`prcut.numerics.objective.balance_factor`; by default :func:`choose_balance`.
+        See :func:`prcut.numerics.objective.balance_factor`; by default the one that the graph
+        supports.
     n_init : int
-        Number of starts, fewer of more than 250 clusters; with 0 and without ``starts``, only the
-        best that the quick search found is improved.
+        Number of starts; beyond four, more resamples are searched. With 0 and without ``starts``,
+        the best of two is improved and nothing is combined.
     seed : int
-    quick : QuickPartition, optional
-        Result of :func:`quick_partition` for the same graph, which is then not repeated.
+    resampled : Resampled, optional
+        Result of :func:`choose_balance` for the same graph, which is then not repeated.
     starts : sequence of int64 arrays, shape (n_samples,)
         Labels found elsewhere, which are refined and join the starts.
     n_jobs : int
@@ -122,177 +107,50 @@ def find_partition(
     """
     log = StepLog() if log is None else log
     coarse = as_coarse(graph)
-    if n_clusters > MANY_CLUSTERS and prices is None:
-        if quick is None:
-            quick = quick_partition(coarse, n_clusters, balance_weight=balance_weight, seed=seed)
-        how = n_init, seed, n_jobs
-        partition = _find_many(coarse, n_clusters, balance_weight, quick, starts, how)
-        log("combined starts", partition.objective)
-        return partition
-    n_init = min(n_init, max(1, _MAX_SHUFFLED_CLUSTERS // n_clusters))
-    *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_init + 1))
-    # the quick search and the fragments of the starts at once, though one thread stops after the
-    # first; a single start has fragments of its own, to find something else than the quick search
-    own = rngs[1:] if n_init > 1 else rngs
-    tasks: list[Callable[[], Any]] = [partial(_fragments, coarse, n_clusters, one) for one in own]
-    if quick is None:
-        search = partial(quick_partition, at_random=n_init > 0, seed=seed, prices=prices)
-        tasks.insert(0, partial(search, coarse, n_clusters, balance_weight=balance_weight))
-    with closing(map_threads(lambda task: task(), tasks, n_jobs)) as results:
-        quick = next(results) if quick is None else quick
-        if balance_weight is None:
-            balance_weight = quick.partition.balance_weight
-        problem = Problem.of(coarse, n_clusters, balance_weight, prices)
-        partition = problem.refine(quick.partition.labels)
-        log("quick search", partition.objective)
-        partitions: list[Partition] = []
-        if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
-            partitions = [partition, *map(problem.refine, quick.others)]
-            n_given = len(partitions) + len(starts)
-            for labels in starts:
-                partitions.append(problem.refine(labels))
-                log("given start", partitions[-1].objective)
-            known = [quick.fragments] if n_init > 1 else []
-            own_starts = zip([*known, *results], rngs, strict=True)
-            for start in map_threads(partial(_start, problem), own_starts, n_jobs):
-                partitions.append(start)
-                log(f"start {len(partitions) - n_given}/{n_init}", start.objective)
-            partition = min(partitions, key=_objective)
+    if resampled is None:
+        resampled = choose_balance(
+            coarse,
+            n_clusters,
+            BALANCE_WEIGHTS if balance_weight is None else (balance_weight,),
+            prices=prices,
+            n_resamples=max(_MIN_RESAMPLES, min(n_init, N_RESAMPLES)),
+            seed=seed,
+            n_jobs=n_jobs,
+        )
+    weight = resampled.balance_weight if balance_weight is None else balance_weight
+    problem = Problem.of(coarse, n_clusters, weight, prices)
+    partitions = [*map_threads(problem.refine, resampled.partitions, n_jobs)]
+    for number, one in enumerate(partitions, 1):
+        log(f"start {number}/{max(n_init, len(partitions))}", one.objective)
+    partition = min(partitions, key=_objective)
+    if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
+        for labels in starts:
+            partitions.append(problem.refine(labels))
+            log("given start", partitions[-1].objective)
+        *more, rng = np.random.default_rng([seed, 1]).spawn(max(0, n_init - N_RESAMPLES) + 1)
+        search = partial(search_resampled, coarse, n_clusters, (weight,), prices)
+        for number, (labels,) in enumerate(map_threads(search, more, n_jobs), N_RESAMPLES + 1):
+            partitions.append(problem.refine(labels))
+            log(f"start {number}/{n_init}", partitions[-1].objective)
+        partition = min(partitions, key=_objective)
+        if n_clusters > MANY_CLUSTERS and prices is None:
+            partition = combine_many(problem, partitions, n_jobs)
+            log("combined starts", partition.objective)
+            partition = move_groups(problem, partition.labels, rng)
+        else:
             if n_init or starts:
                 partition = _combined(problem, partitions, rng, n_jobs)
                 log("combined starts", partition.objective)
             n_cycles = 0 if len(coarse.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
             find = partial(find_groups, coarse.links, GROUP_SIZE)
             for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):
-                other = _improved(problem, groups, partition)
-                partition = min(partition, other, key=_objective)
-            log("moved groups", partition.objective)
+                partition = min(partition, _improved(problem, groups, partition), key=_objective)
+        log("moved groups", partition.objective)
     return partition._replace(
-        agreement=quick.partition.agreement,
-        balance_weight=float(balance_weight),
+        agreement=resampled.agreement,
+        balance_weight=float(weight),
         starts=tuple(one.labels for one in partitions),
     )
-
-
-def quick_partition(
-    graph: SimilarityGraph | CoarseGraph,
-    n_clusters: int,
-    *,
-    balance_weight: float | None = None,
-    at_random: bool = True,
-    seed: int = 0,
-    n_jobs: int = 1,
-    prices: Prices | None = None,
-) -> QuickPartition:
-    """Search quickly, and measure whether the graph, not the start, determines the clusters.
-
-    Without a weight, clusters of equal sizes are looked for first and, where starts disagree on
-    them, clusters of any size; those that starts agree on more are kept. If these are unequal and
-    starts agree on them clearly more, balance stays little; else :func:`choose_balance` chooses it.
-    Where they dispute both, and nearly without balance a fraction is cut, that is kept. Starts come
-    from merging and, unless they are not to be, ``at_random``.
-    """
-    coarse, rng = as_coarse(graph), np.random.default_rng(seed)
-    is_many = n_clusters > MANY_CLUSTERS and prices is None
-    fragments = (group_many if is_many else _fragments)(coarse, n_clusters, rng)
-    n_starts = min(_N_QUICK_STARTS, _MAX_STARTED_CLUSTERS // n_clusters) if at_random else 0
-    found: list[Partition] = []
-    started: list[np.ndarray] = []
-    for weight in _BALANCES if balance_weight is None else (balance_weight,):
-        problem = Problem.of(coarse, n_clusters, weight, prices)
-        if is_many:
-            start = partial(start_many, problem.between(fragments))
-            tried = sorted(map_threads(start, rng.spawn(_N_DRAFTS), n_jobs), key=_objective)
-            drafts = [one.labels[fragments] for one in tried]
-        else:
-            pieces = problem.separate_fixed(fragments)
-            drafts = problem.find_optima(pieces, rng, n_starts, n_jobs)
-        started += drafts
-        agreement = float(np.mean([adjusted_rand(drafts[0], one) for one in drafts[1:]] or [1.0]))
-        partition = problem.refine(drafts[0])
-        found.append(partition._replace(agreement=agreement, balance_weight=weight))
-        if agreement >= _UNDISPUTED:
-            break
-    best = _settle(coarse, found, n_clusters) if balance_weight is None else found[0]
-    others = started if is_many else [one.labels for one in found if one.labels is not best.labels]
-    return QuickPartition(best, fragments, tuple(others))
-
-
-def _find_many(
-    coarse: CoarseGraph,
-    n_clusters: int,
-    balance_weight: float | None,
-    quick: QuickPartition,
-    starts: Sequence[np.ndarray],
-    how: tuple[int, int, int],
-) -> Partition:
-    """Combine the drafts with more starts, all on groups of rows, then move single rows."""
-    draft, (n_init, seed, n_jobs) = quick.partition, how
-    weight = draft.balance_weight if balance_weight is None else balance_weight
-    problem, groups = Problem.of(coarse, n_clusters, weight), quick.fragments
-    between, first = problem.between(groups), np.unique(groups, return_index=True)[1]
-    found = [between.refine(labels[first]) for labels in quick.others]
-    n_more = max(0, n_init - len(found))
-    *rngs, rng = (np.random.default_rng([seed, 1, number]) for number in range(n_more + 1))
-    found += map_threads(partial(start_many, between), rngs, n_jobs)
-    partition = combine_many(between, found, n_jobs)
-    partition = move_groups(problem, problem.refine(partition.labels[groups]).labels, rng)
-    if starts:
-        partition = combine_many(problem, [partition, *map(problem.refine, starts)], n_jobs)
-    return partition._replace(
-        agreement=draft.agreement,
-        balance_weight=float(weight),
-        starts=tuple(one.labels[groups] for one in found),
-    )
-
-
-def _settle(coarse: CoarseGraph, found: list[Partition], n_clusters: int) -> Partition:
-    """Return the draft that starts agree on most, with the balance that it needs."""
-    if len(found) == len(_BALANCES):
-        equal, *_, little = found
-        score = Problem.of(coarse, n_clusters, 0.0).score
-        cut, least = score(equal.labels).objective, _LEAST_CUT * (n_clusters - 1)
-        if cut >= max(least, _LESS_CUT * score(little.labels).objective):
-            # whatever starts say: nearly all of them split a large cluster
-            return little._replace(agreement=1.0)
-        found = found[:-1]
-    draft, *rest = sorted(found, key=attrgetter("agreement"), reverse=True)
-    gain = draft.agreement - rest[0].agreement if rest else 0.0
-    return draft._replace(balance_weight=_settle_balance(coarse, draft, gain, n_clusters))
-
-
-def _settle_balance(coarse: CoarseGraph, draft: Partition, gain: float, n_clusters: int) -> float:
-    """Keep to little balance where starts agree on unequal clusters more, by so much."""
-    if draft.balance_weight == _MIN_BALANCE:
-        sizes = np.bincount(draft.labels, coarse.sizes, n_clusters)
-        if gain >= _GAIN and sizes.min() >= _SMALL * sizes.mean():
-            return _MIN_BALANCE
-        if gain >= _GAIN_OF_SMALL:
-            # never more than the cut calls for: where it is nothing, large clusters would be split
-            return min(_SOME_BALANCE, choose_balance(coarse, draft.labels, n_clusters))
-    return choose_balance(coarse, draft.labels, n_clusters)
-
-
-def choose_balance(
-    graph: SimilarityGraph | CoarseGraph, labels: np.ndarray, n_clusters: int
-) -> float:
-    """Choose the balance weight for a graph from what its clusters add to the cut.
-
-    Where clusters are hardly connected, as the digits of MNIST, a small weight keeps them all, and
-    a larger one would move rows for the sake of equal sizes. Where they blur, as in Fashion-MNIST,
-    the cut alone would empty some. So an empty cluster costs ten times what a cluster of the given
-    partition does, at least .1 and at most 1.
-    """
-    if n_clusters == 1:
-        return 0.0
-    coarse = as_coarse(graph)
-    return weigh_balance(coarse, labels, cluster_cost(coarse, n_clusters, 0.0))
-
-
-def weigh_balance(graph: CoarseGraph, labels: np.ndarray, cut: ClusterCost) -> float:
-    """Return the balance weight that clusters need, by a cost without balance."""
-    wanted = _BALANCE_PER_CUT * Problem(graph, cut).score(labels).objective / (cut.n_clusters - 1)
-    return min(_MAX_BALANCE, max(_MIN_BALANCE, wanted))
 
 
 def refine_labels(
@@ -321,21 +179,6 @@ def merge_clusters(
     """Merge the clusters, none of which may be empty, down to one, by what the cut falls most."""
     problem = Problem.of(as_coarse(graph), int(labels.max()) + 1, balance_weight)
     return merge_further(problem.contract(labels), problem.cost)
-
-
-def _fragments(graph: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
-    n_samples = len(graph.sizes)
-    fragments = find_fragments(graph.links, choose_n_fragments(n_samples, n_clusters), rng)
-    n_splits = 1
-    while fragments.max() + 1 < n_clusters:  # smoothed noise does not distinguish enough rows
-        n_splits *= 2
-        fragments = overlay(fragments, np.arange(n_samples) % n_splits)
-    return fragments
-
-
-def _start(problem: Problem, start: tuple[np.ndarray, np.random.Generator]) -> Partition:
-    fragments, rng = start
-    return problem.search(problem.separate_fixed(fragments), rng)
 
 
 def _combined(
@@ -374,10 +217,10 @@ def _combined_once(
     # where partitions agree in nothing, what they keep together is next to nothing
     n_fragments = choose_n_fragments(len(fragments), n_clusters)
     fragments = _keep_largest(fragments, best.labels, n_fragments)
-    n_starts = min(_N_STARTS, _MAX_STARTED_CLUSTERS // n_clusters)
+    n_random = min(_N_RANDOM, _MAX_RANDOM_CLUSTERS // n_clusters)
     n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // n_clusters)
     pieces = problem.separate_fixed(fragments)
-    other = problem.search(pieces, rng, n_starts, n_shuffles, n_jobs)
+    other = problem.search(pieces, rng, n_random, n_shuffles, n_jobs)
     return min(best, other, key=_objective)
 
 
@@ -398,14 +241,3 @@ def _keep_largest(
     is_large[np.argsort(-sizes, kind="stable")[:most]] = True
     joined = np.where(is_large[fragments], fragments, len(sizes) + labels)
     return np.unique(joined, return_inverse=True)[1].reshape(-1)
-
-
-def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
-    """Return the weights in float64, with 32-bit indices if they suffice; rows have size 1."""
-    if isinstance(graph, CoarseGraph):
-        return graph
-    weight = graph.to_scipy()
-    dtype = np.int32 if weight.nnz <= np.iinfo(np.int32).max else np.int64
-    arrays = weight.data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
-    links = csr_array(arrays, shape=weight.shape, dtype=np.float64)
-    return CoarseGraph(links, np.ones(weight.shape[0]))

@@ -70,7 +70,7 @@ class Problem(NamedTuple):
         return self.refine(labels[fragments])
 
     def find_optima(
-        self, fragments: np.ndarray, rng: np.random.Generator, n_starts: int, n_jobs: int
+        self, fragments: np.ndarray, rng: np.random.Generator, n_starts: int, n_jobs: int = 1
     ) -> list[np.ndarray]:
         """Return labels of the rows that no moves of whole fragments improve, the lowest first."""
         tries = n_starts, n_jobs, self._paid(fragments)
