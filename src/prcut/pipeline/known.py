@@ -26,6 +26,8 @@ _STEPS, _PASSED_ON, _MAX_NUMBERS = 30, 0.9, 2**28
 # price of leaving the class that reaches a row most, in units of what a row of random links adds to
 # the cut; price of a pair in one cluster that is to be kept apart
 _CLASS_PRICE, _APART_PRICE = 0.4, 8.0
+# the product of two weights and an edge must be a number above zero
+_MAX_WEIGHT = 1e100
 KNOWN_SETTINGS = "min_size", "max_size", "weight_column", "label_column"
 
 
@@ -217,7 +219,7 @@ def spread_classes(
     first = np.zeros((len(preferred), n_clusters), np.float32)
     first[known, preferred[known]] = 1
     degree = np.asarray(coarse.links.sum(1), np.float64).reshape(-1)
-    root = 1 / np.sqrt(np.maximum(degree, np.finfo(np.float32).tiny))
+    root = 1 / np.sqrt(np.where(degree > 0, degree, 1.0))
     rows = np.repeat(root, np.diff(coarse.links.indptr))
     data = (coarse.links.data * rows * root[coarse.links.indices]).astype(np.float32)
     links = csr_array((data, coarse.links.indices, coarse.links.indptr), coarse.links.shape)
@@ -260,6 +262,11 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     if not (np.isfinite(weights).all() and (weights > 0).all()):
         raise InvalidInputError(
             "sample_weight must be finite and above zero; leave out rows that do not count."
+        )
+    if weights.min() < 1 / _MAX_WEIGHT or weights.max() > _MAX_WEIGHT:
+        raise InvalidInputError(
+            f"sample_weight is {weights.min():g} to {weights.max():g}, and must be "
+            f"{1 / _MAX_WEIGHT:g} to {_MAX_WEIGHT:g}; divide the weights by their mean."
         )
     return weights
 
