@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import InvalidInputError
 from prcut.graph.exact_search import find_nearest
-from prcut.graph.rows import as_rows, divide_columns, row_products
+from prcut.graph.rows import as_rows, divide_columns, row_products, subtract_origin
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig
@@ -171,7 +171,8 @@ class ExemplarMixin:
         if self._exemplars is None:
             raise InvalidInputError("score_outliers needs a fit with outliers=0 or more.")
         assigner, rows = self._ready(X)
-        compared = comparable(rows, assigner.column_scales, self.metric)
+        near = subtract_origin(rows, assigner.far_origin)
+        compared = comparable(near, assigner.column_scales, self.metric)
         scores: OutlierScores = self._exemplars.score(compared)
         return scores
 

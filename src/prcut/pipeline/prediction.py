@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from prcut.graph.rows import subtract_origin
 from prcut.pipeline.estimator_input import InputMixin
 from prcut.pipeline.layers import LayerMixin
 from prcut.pipeline.outliers import ExemplarMixin
@@ -31,7 +32,8 @@ class PredictMixin(
         """
         assigner, rows = self._ready(X)
         clusters = self._merged(level)[assign_labels(assigner, rows)]
-        return self._refuse_outliers(rows, clusters, assigner.column_scales)
+        near = subtract_origin(rows, assigner.far_origin)
+        return self._refuse_outliers(near, clusters, assigner.column_scales)
 
     def predict_proba(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
         """Return the cluster probabilities, float32, shape (n_samples, n_clusters), in a layer.
