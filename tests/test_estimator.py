@@ -391,3 +391,45 @@ def test_number_of_clusters_is_found(tmp_path: Path) -> None:
     given = within.set_params(n_clusters=3).fit(rows)
     assert given.n_clusters_ == 3
     assert not hasattr(given, "cluster_count_")
+
+
+# -- fits that follow others -----------------------------------------------------------------------
+
+
+def test_nothing_of_an_earlier_fit_remains(blobs: Blobs) -> None:
+    rows = blobs[0]
+    model = quick((2, 4), store_probs=True, outliers=0.0)
+    model.fit(rows, sample_weight=np.full(len(rows), 2.0), cannot_link=[[0, 1]])
+    model.set_params(n_clusters=3, store_probs=False, outliers=None)
+    for refit in (model.fit, model.partial_fit):
+        refit(rows)
+        fresh = quick()
+        getattr(fresh, refit.__name__)(rows)
+        assert set(vars(model)) - set(vars(fresh)) <= {"n_neighbors_"}
+        model.probs_, model.violated_links_ = model.labels_, model.labels_
+    model.fit(rows).update(rows[:20])
+    assert not hasattr(model, "violated_links_")
+
+
+def test_links_that_were_violated_and_counts_are_saved(blobs: Blobs, tmp_path: Path) -> None:
+    same = np.flatnonzero(blobs[1] == 0)[:2]
+    model = quick((2, 4)).fit(blobs[0], cannot_link=[same])
+    model.violated_links_ = same[None]
+    model.save(tmp_path)
+    loaded = PRCut.load(tmp_path)
+    np.testing.assert_array_equal(loaded.violated_links_, same[None])
+    for ours, theirs in zip(model.cluster_count_, loaded.cluster_count_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("far", [1e9, 1e12])
+def test_rows_far_from_zero(blobs: Blobs, far: float, tmp_path: Path) -> None:
+    rows = blobs[0] + far
+    model = quick(outliers=0.05).fit(rows)
+    model.save(tmp_path)
+    for one in (model, PRCut.load(tmp_path)):
+        np.testing.assert_array_equal(one.predict(rows), model.labels_)
+        assert adjusted_rand_score(one.predict(rows), quick().fit(blobs[0]).labels_) > 0.9
+    assert (model.update(rows[:40]).predict(rows) == model.labels_[:240]).mean() > 0.95
+    with pytest.raises(InvalidInputError, match="subtract their mean before fit"):
+        model.export_onnx(tmp_path / "far.onnx")

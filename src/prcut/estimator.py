@@ -12,6 +12,7 @@ from torch import Generator
 
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
+from prcut.graph.rows import subtract_origin
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
 from prcut.pipeline.choose import as_graph, choose_n_clusters
@@ -216,13 +217,12 @@ class PRCut(
         rows = self._check(X, reset=True)
         known = Known.of(rows.shape[0], y, sample_weight, must_link, cannot_link)
         graph = None if graph is None else as_graph(graph, rows.shape[0])
+        self._clear()
         if self._is_precomputed:
             graph = SimilarityGraph.from_scipy(rows) if graph is None else graph
             generator = Generator().manual_seed(config.seed)
             rows = np.ascontiguousarray(graph_features(graph, generator=generator).numpy())
             self._graph_features = rows
-        for name in ("n_neighbors_", "cluster_count_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         if is_counted:
             self.cluster_count_, found = choose_n_clusters(rows, graph, config, self.n_clusters)
             config = self._config(*self.cluster_count_.layers())
@@ -237,7 +237,8 @@ class PRCut(
         self.clusters_ = fit.labels.copy()
         self.violated_links_ = (known or Known()).violated(fit.labels)
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config)
+        near = subtract_origin(rows, fit.origin)
+        self.labels_ = self._refuse_of_fit(near, fit.labels, fit.scales, config)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight

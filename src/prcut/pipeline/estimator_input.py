@@ -17,6 +17,16 @@ from prcut.runtime.frames import as_rows
 from prcut.training.assigner.network import Assigner
 
 
+# what a fit leaves behind, and the next one forgets
+_FITTED = (
+    *("labels_", "clusters_", "probabilities_", "probs_", "violated_links_"),
+    *("objective_", "ratio_cut_", "balance_weight_", "n_neighbors_", "n_clusters_"),
+    *("merge_tree_", "layer_sizes_", "cluster_count_", "cluster_stability_", "changes_"),
+    *("_start", "_steps", "_names", "_exemplars", "_kept", "_reasons", "_is_weighted"),
+    "_graph_features",
+)
+
+
 class InputMixin:
     """Parameters and rows of an estimator, checked and in the form that a fit takes."""
 
@@ -34,6 +44,11 @@ class InputMixin:
                 f"affinity={self.affinity!r} must be 'nearest_neighbors' or 'precomputed'."
             )
         return self.affinity == "precomputed"
+
+    def _clear(self, *kept: str) -> None:
+        """Forget all of an earlier fit but what is named."""
+        for name in set(_FITTED).difference(kept):
+            self.__dict__.pop(name, None)
 
     def _config(self, n_clusters: int | None = None, *layer_sizes: int) -> FitConfig:
         """Return the parameters that decide a fit; the others are the estimator's own."""
