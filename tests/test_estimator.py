@@ -18,8 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
-from prcut.errors import DataWarning, InvalidInputError
+from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
 from prcut.numerics.objective import hard_objective
+from prcut.runtime.folder import plan_key
 from prcut.ui.notebook import results_html
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
@@ -255,6 +256,11 @@ def test_save_and_load(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "model/config.json").read_text())
     config["description"]["parameters"]["__class__"] = "x"
     config["description"]["fitted"] |= {"predict": "x", "_graph": "x"}
+    (tmp_path / "model/config.json").write_text(json.dumps(config))
+    with pytest.raises(CorruptFileError, match=r"config\.json is altered"):
+        PRCut.load(tmp_path / "model")
+    config.pop("checksum")
+    config["checksum"] = plan_key(config)
     (tmp_path / "model/config.json").write_text(json.dumps(config))
     strange = PRCut.load(tmp_path / "model")
     np.testing.assert_array_equal(strange.predict(blobs[0]), fitted.labels_)

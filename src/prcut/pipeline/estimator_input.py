@@ -16,7 +16,6 @@ from prcut.pipeline.config import FitConfig
 from prcut.runtime.frames import as_rows
 from prcut.training.assigner.network import Assigner
 
-
 # what a fit leaves behind, and the next one forgets
 _FITTED = (
     *("labels_", "clusters_", "probabilities_", "probs_", "violated_links_"),

@@ -185,9 +185,10 @@ class Known(NamedTuple):
         joined = np.flatnonzero(nodes[one] == nodes[other])
         if len(joined):
             pair = self.apart[joined[0]].tolist()
+            others = f" So are {len(joined) - 1} more pairs." if len(joined) > 1 else ""
             raise InvalidInputError(
                 f"cannot_link keeps rows {pair[0]} and {pair[1]} apart, which must_link or y "
-                f"joins; so do {len(joined) - 1} more pairs. Leave them out of one of the two."
+                f"joins; leave the pair out of one of the two.{others}"
             )
 
 
@@ -238,7 +239,8 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         raise InvalidInputError(
             f"y has shape {classes.shape}, X has {n_samples} rows; give one class per row."
         )
-    if not np.issubdtype(classes.dtype, np.number) or (classes != np.rint(classes)).any():
+    is_number = np.issubdtype(classes.dtype, np.number) and np.isfinite(classes).all()
+    if not is_number or (classes != np.rint(classes)).any():
         raise InvalidInputError(
             f"Unknown label type: y of {classes.dtype} must be whole numbers, classes from 0, "
             "and -1 for unknown rows."
@@ -247,7 +249,14 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         raise InvalidInputError(f"y={classes.min()} must be a class from 0, or -1 for unknown.")
     # as scikit-learn's clusterers do, whose pipelines hand y on: nothing is left to find
     is_known = classes >= 0
-    return None if is_known.all() or not is_known.any() else classes.astype(np.int64)
+    if is_known.all() or not is_known.any():
+        return None
+    if classes.max() >= n_samples:
+        raise InvalidInputError(
+            f"y has class {classes.max()}, X has {n_samples} rows; classes are numbered from 0 "
+            "and need a cluster each, so number them anew."
+        )
+    return classes.astype(np.int64)
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
