@@ -127,6 +127,15 @@ class Assigner(nn.Module):
         return scale.cpu().numpy() if scale.ndim else None
 
     @property
+    def standard_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and deviation of the rows that were fitted; None where they were not measured."""
+        origin, scale = self._input.origin, self._input.scale
+        if not origin.any() and bool((scale == 1).all()):
+            return None
+        far = origin.double().cpu().reshape(-1, self.n_features).sum(0)
+        return far.numpy(), scale.double().cpu().numpy()
+
+    @property
     def _input(self) -> "_InputLinear":
         layer = self.body[0] if len(self.body) else self.head
         assert isinstance(layer, _InputLinear)  # noqa: S101
