@@ -206,7 +206,7 @@ def test_vectors_rewritten_in_place_are_not_taken_for_the_old_ones(
 def test_vectors_unlike_those_of_the_fit_are_warned_of(
     tmp_path: Path, rows: np.ndarray, assigner: Assigner
 ) -> None:
-    assigner.standardize(torch.zeros(6), 1.5)
+    assigner.standardize(torch.zeros(6), 1.1)
     assign_parquet(assigner, rows, tmp_path / "like", device="cpu")
     for name, unlike in (("larger", rows * 4), ("smaller", rows / 4), ("moved", rows + 5)):
         with pytest.warns(DataWarning, match="times as far from the mean of the rows"):
