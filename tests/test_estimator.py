@@ -154,7 +154,7 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(blobs: Blobs) -> Non
     assert one.history_ == {}  # nothing was trained yet
     assert [step.name for step in one.history_.steps][-1] == "quick search"
     for model in (one, two, other):
-        model.predict(blobs[0])
+        model.predict_proba(blobs[0])
     for name, values in one.history_.items():
         np.testing.assert_array_equal(values, two.history_[name])
     assert (one.history_["objective"] != other.history_["objective"]).any()
@@ -439,3 +439,18 @@ def test_rows_far_from_zero(blobs: Blobs, far: float, tmp_path: Path) -> None:
     assert (model.update(rows[:40]).predict(rows) == model.labels_[:240]).mean() > 0.95
     with pytest.raises(InvalidInputError, match="subtract their mean before fit"):
         model.export_onnx(tmp_path / "far.onnx")
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_matrix])
+def test_rows_of_the_fit_keep_their_labels(make: Any, tmp_path: Path) -> None:
+    rows = make(make_blobs(480, centers=12, random_state=0)[0])
+    model = PRCut(20, effort="fast", random_state=0).fit(rows)
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+    assert not model._start.is_made  # nothing had to be distilled
+    model.save(tmp_path)
+    for one in (model, PRCut.load(tmp_path)):
+        order = np.random.default_rng(0).permutation(480)
+        np.testing.assert_array_equal(one.predict(rows[order]), model.labels_[order])
+        probs = one.predict_proba(rows)
+        np.testing.assert_array_equal(probs.argmax(1), model.labels_)
+        np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-6)

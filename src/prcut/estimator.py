@@ -12,6 +12,7 @@ from torch import Generator
 
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
+from prcut.graph.row_index import RowIndex, row_keys
 from prcut.graph.rows import subtract_origin
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
@@ -92,7 +93,7 @@ class PRCut(
     ----------
     labels_ : int64 array, shape (n_samples,)
         The partition, with −1 for ``outliers``; ``clusters_`` has their clusters. :meth:`predict`
-        gives what the assigner learned of it, the same for 99 rows of 100.
+        gives rows of the same values these labels, and others what the assigner learned of them.
     probabilities_ : float32 array, shape (n_samples,)
         How sure a row's cluster is: .6, and .4 times the share of independent starts that put it,
         and its neighbours, there. 0 for outliers.
@@ -215,6 +216,7 @@ class PRCut(
         config = self._config(1 if is_counted else self.n_clusters)
         device, found = choose_device(self.device), None
         rows = self._check(X, reset=True)
+        seen = RowIndex.of(row_keys(rows))  # before the caller may change them
         known = Known.of(rows.shape[0], y, sample_weight, must_link, cannot_link)
         graph = None if graph is None else as_graph(graph, rows.shape[0])
         self._clear()
@@ -244,10 +246,12 @@ class PRCut(
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
         self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
         self._keep_fit(rows, fit, config.seed, (known or Known()).weights)
+        self._seen = seen
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
-            self.probs_ = assign_probs(fit.assigner, rows)
+            probs = assign_probs(fit.assigner, rows)
+            self.probs_ = self._keep_labels(probs, np.arange(len(probs)))
         release_memory()
         return self
 

@@ -22,7 +22,7 @@ _FITTED = (
     *("objective_", "ratio_cut_", "balance_weight_", "n_neighbors_", "n_clusters_"),
     *("merge_tree_", "layer_sizes_", "cluster_count_", "cluster_stability_", "changes_"),
     *("_start", "_steps", "_names", "_exemplars", "_kept", "_reasons", "_is_weighted"),
-    "_graph_features",
+    *("_graph_features", "_seen"),
 )
 
 
@@ -82,7 +82,10 @@ class InputMixin:
     def _ready(self, X: Any) -> tuple[Assigner, Any]:  # noqa: N803
         """Return the assigner and the rows it is to see."""
         check_is_fitted(self)
-        rows = self._check(X, reset=False)
+        return self._prepare(self._check(X, reset=False))
+
+    def _prepare(self, rows: Any) -> tuple[Assigner, Any]:
+        """Return the assigner and checked rows in the form that it is to see."""
         if self._is_precomputed:
             # a new row is the mean of its neighbours, as in graph_features
             degree = np.asarray(rows.sum(1)).reshape(-1, 1)

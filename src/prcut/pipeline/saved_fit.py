@@ -16,6 +16,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.row_index import RowIndex
 from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.config import check_fraction
 from prcut.pipeline.layers import parse_layers
@@ -277,6 +278,8 @@ class SaveMixin:
         }
         if getattr(self, "cluster_stability_", None) is not None:
             arrays["stability"] = self.cluster_stability_
+        if self._seen is not None:
+            arrays["keys"] = self._seen.in_order()
         if hasattr(self, "violated_links_"):
             arrays["violated_links"] = self.violated_links_
         if hasattr(self, "cluster_count_"):
@@ -322,6 +325,10 @@ class SaveMixin:
             self.cluster_stability_ = stability = arrays["stability"]
             if stability.shape != (self.n_clusters_,) or not np.isfinite(stability).all():
                 raise ValueError(f"stability of shape {stability.shape}")
+        if "keys" in arrays:
+            if arrays["keys"].shape != self.labels_.shape or arrays["keys"].dtype != np.int64:
+                raise ValueError(f"keys of shape {arrays['keys'].shape}")
+            self._seen = RowIndex.of(arrays["keys"])
         if "violated_links" in arrays:
             self.violated_links_ = pairs = arrays["violated_links"]
             if pairs.dtype != np.int64 or pairs.shape != (len(pairs), 2):

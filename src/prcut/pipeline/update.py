@@ -11,6 +11,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import InvalidInputError
+from prcut.graph.row_index import RowIndex, row_keys
 from prcut.graph.rows import as_features, divide_columns, subtract_origin
 from prcut.pipeline.choose import build_neighbor_graph
 from prcut.pipeline.cluster_ids import ClusterIds
@@ -213,6 +214,7 @@ class UpdateMixin:
         self._start, self._steps, self.merge_tree_ = fit.start, (), fit.merge_tree
         self._set_layers(None, None)
         self._keep_fit(rows, fit, config.seed)
+        self._seen = RowIndex.of(row_keys(rows))
         self._names, self.changes_ = found.names, found.changes
         return self
 
