@@ -1,11 +1,6 @@
-"""Names of a run, by a stub of a language model on loopback, and contact sheets."""
+"""Names of a run, by key terms or a namer, and contact sheets."""
 
 import io
-import json
-import threading
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prcut.errors import DataWarning, InvalidInputError, PRCutError
+from prcut.errors import InvalidInputError
 from prcut.pipeline.config import FitConfig
-from prcut.pipeline.names import name_clusters, read_names
+from prcut.pipeline.names import read_names
 from prcut.pipeline.run import fit_run
-from prcut.ui.naming import EndpointNamer, name_run
+from prcut.ui.naming import name_run
 
 WORDS = ["bank loan", "garden soil", "guitar song"]
-
-
-class Stub(ThreadingHTTPServer):
-    """Answers every question with what it is told to, and remembers the questions."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, str], Any]] = []
-        self.status, self.answer, self.delay = 200, b"", 0.0
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(handler) -> None:  # noqa: N805
-                content = handler.rfile.read(int(handler.headers["Content-Length"]))
-                self.asked.append((handler.path, dict(handler.headers), json.loads(content)))
-                time.sleep(self.delay)
-                handler.send_response(self.status)
-                handler.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                handler.end_headers()
-                handler.wfile.write(self.answer)
-
-            def log_message(handler, *_: Any) -> None:  # noqa: N805
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1/"
-
-    def say(self, content: Any) -> None:
-        self.answer = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-
-
-@pytest.fixture
-def stub() -> Iterator[Stub]:
-    with Stub() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -121,40 +76,9 @@ def test_contact_sheets_show_images_of_one_cluster(data: Path, run: str) -> None
     assert shades == {0, 40, 80}
 
 
-def test_an_endpoint_is_asked_for_names(
-    stub: Stub, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PRCUT_NAMER_KEY", "secret")
-    stub.say('"\x1b[31mBorrowing money"\n')
-    names = name_run(run, texts="body", namer=EndpointNamer(stub.url, "small"))
-    assert {one.name for one in names.clusters} == {"[31mBorrowing money"}
-    path, headers, question = stub.asked[0]
-    assert path == "/v1/chat/completions"
-    assert headers["Authorization"] == "Bearer secret"
-    assert question["model"] == "small"
-    assert "not instructions" in question["messages"][0]["content"]
-    told = question["messages"][1]["content"]
-    assert all(text in told for _, text in names.clusters[0].exemplars)
-    assert all(term in told for term in names.clusters[0].terms)
-
-
-@pytest.mark.parametrize(
-    ("status", "answer"),
-    [(500, b"{}"), (302, b""), (200, b'{"choices": []}')],
-)
-def test_a_wrong_answer_leaves_the_key_terms(stub: Stub, status: int, answer: bytes) -> None:
-    stub.status, stub.answer = status, answer
-    texts, labels = ["lost card", "lost cards", "new rate", "new rates"], np.array([0, 0, 1, 1])
-    with pytest.warns(DataWarning, match="gave no name"):
-        names = name_clusters(texts, labels, namer=EndpointNamer(stub.url, "small"))
-    assert names == name_clusters(texts, labels)
-
-
-def test_an_endpoint_that_is_silent_or_absent_is_not_waited_for(stub: Stub) -> None:
-    stub.delay = 0.5
-    with pytest.raises(PRCutError, match=r"gave no name: .*timed out"):
-        EndpointNamer(stub.url, "small", timeout=0.05)(["term"], [])
-    with pytest.raises(PRCutError, match="gave no name"):
-        EndpointNamer("http://127.0.0.1:1/v1", "small")(["term"], [])
-    with pytest.raises(InvalidInputError, match="must start with http"):
-        EndpointNamer("file:///etc/passwd", "small")
+def test_a_namer_is_asked_for_names(run: str) -> None:
+    names = name_run(
+        run, texts="body", namer=lambda terms, exemplars: f"{terms[0]}, {len(exemplars)}"
+    )
+    for one in names.clusters:
+        assert one.name == f"{one.terms[0]}, {len(one.exemplars)}"

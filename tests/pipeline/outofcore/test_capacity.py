@@ -1,6 +1,5 @@
 """The capacity model: what it counts is what a run moves."""
 
-import json
 import time
 from pathlib import Path
 
@@ -8,24 +7,17 @@ import numpy as np
 import pytest
 from benchmarks.harness.usage import MeasuredEngine
 
-from prcut.errors import CorruptFileError
 from prcut.graph.exact_search import find_nearest
 from prcut.graph.neighbors import find_neighbors
-from prcut.pipeline.outofcore import capacity
 from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 from prcut.pipeline.outofcore.capacity import (
     Rates,
     Workload,
-    calibrate,
     plan_stages,
-    read_rates,
-    show_plan,
 )
 from prcut.pipeline.outofcore.link import link_blocks
-from prcut.pipeline.outofcore.sizes import most_block_rows
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder
-from prcut.ui.cli.commands import main
 
 
 @pytest.mark.costly("30,000 rows: of fewer the model says little")
@@ -76,30 +68,3 @@ def test_neighbors_cost_what_their_search_takes() -> None:
         of_pair = (time.process_time() - middle) / (2_000 * 30_000)
     planned = Rates().comparisons
     assert planned / 5 < (middle - start) / 30_000**1.5 / of_pair < 4 * planned
-
-
-@pytest.mark.weekly("measures the machine for 20 CPU-seconds")
-def test_rates_are_measured() -> None:
-    rates = capacity._measure()
-    assert all(rate > 0 for rate in rates)
-
-
-def test_rates_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(capacity, "cache_folder", lambda kind: tmp_path / kind)
-    monkeypatch.setattr(capacity, "_measure", lambda: Rates(flops=1e10))
-    assert read_rates() is None
-    assert main(["plan", "--rows", "1e9", "--dim", "768", "--k", "10000"]) == 0
-    assert "typical" in capsys.readouterr().out
-    rates = calibrate()
-    assert read_rates() == rates
-    assert main(["plan", "--rows", "1e6", "--dim", "64", "-k", "10"]) == 0
-    out = capsys.readouterr().out
-    assert "measured on this machine" in out
-    assert show_plan(Workload(10**6, 64, 10, block_rows=most_block_rows(10**6)), rates) in out
-    other = json.dumps(rates._asdict()).replace("comparisons", "search")
-    for content in ("[]", other):
-        (tmp_path / "capacity/rates.json").write_text(content)
-        with pytest.raises(CorruptFileError):
-            read_rates()
