@@ -102,7 +102,7 @@ class PRCut(
     merge_tree_ : MergeTree
         How the clusters merge further; None where one is empty, or there are over 4,096.
     probs_ : float32 array, shape (n_samples, n_clusters), with ``store_probs``
-    history_ : dict of arrays, which a notebook shows as curves
+    history_ : dict of arrays
         Per ten steps of training: the fields of :class:`prcut.training.Record`. ``history_.steps``
         says what the search did, in how many seconds, and the objective it reached.
     n_clusters_, balance_weight_, n_neighbors_ : int, float, int; what was given or chosen

@@ -17,8 +17,6 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 class RowIndex(NamedTuple):
     """Where rows are, by a 64-bit hash of their values.
 
-    Of a billion pairs of different rows, one in twenty billion is taken for the same.
-
     Attributes
     ----------
     keys : int64 array, shape (n_samples,)

@@ -169,8 +169,8 @@ def fit_rows(
     cost = config.n_clusters, balance_weight, config.layer_sizes
     score = score_labels(chosen.graph, labels, *cost, known.weights)
     kept = balance_weight, config.solver, chosen.n_neighbors, tuple(log)
-    of_rows = probabilities, chosen.scales, stability, chosen.graph, origin
-    return Fit(start, labels, *score, *kept, *of_rows)
+    fit = Fit(start, labels, *score, *kept, probabilities, chosen.scales, stability, chosen.graph)
+    return fit._replace(origin=origin)
 
 
 def find_origin(rows: Any, config: FitConfig) -> np.ndarray | None:

@@ -247,6 +247,7 @@ class SaveMixin:
 
     _start: LazyStart
     _exemplars: Exemplars | None
+    _seen: RowIndex | None
     _reasons: Lazy[Reasons] | None
     cluster_stability_: np.ndarray | None
 

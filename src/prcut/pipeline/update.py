@@ -137,6 +137,7 @@ class UpdateMixin:
 
     _names: ClusterIds
     _kept: tuple[Any, np.ndarray] | None
+    _seen: RowIndex | None
     _reasons: Lazy[Reasons] | None
     changes_: tuple[Change, ...]
     _steps: tuple[Step, ...]

@@ -131,7 +131,7 @@ def _private_folder() -> str:
     folder = mkdtemp(prefix="ray-")  # short: the paths of Ray's sockets have 107 characters
 
     def remove() -> None:
-        ray.shutdown()  # type: ignore[no-untyped-call]
+        ray.shutdown()
         rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)

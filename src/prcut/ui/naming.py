@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from prcut.errors import DataWarning, InvalidInputError, PRCutError
+from prcut.errors import DataWarning, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.saved import load_graph
 from prcut.pipeline.names import Namer, Names, name_clusters, write_names
@@ -163,12 +163,8 @@ def _write_sheets(folder: Folder, source: Source, images: Any, names: Names) -> 
     """Write a picture of the exemplars of every cluster that has any."""
     import io
 
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise PRCutError(
-            f"contact sheets need Pillow: pip install 'prcut[plot]' ({error})."
-        ) from error
+    from PIL import Image
+
     for start in range(0, len(names.clusters), _AT_ONCE):
         some = names.clusters[start : start + _AT_ONCE]
         rows = np.unique([one.row for cluster in some for one in cluster.exemplars]).astype(int)

@@ -62,14 +62,12 @@ def check_contents(
 ) -> None:
     """Refuse data that are not there, and what a report after a long fit could not show."""
     from prcut.runtime.sources import open_source
-    from prcut.ui.colors import load_matplotlib
     from prcut.ui.report import row_contents
 
     if report is None and (texts or images):
         raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
     source = open_source(data, **columns)
     if report is not None:
-        load_matplotlib()
         row_contents.check_contents(source, texts, images)
 
 
