@@ -42,7 +42,7 @@ class PRCut(
 ):
     """Cluster rows by the probabilistic ratio cut of their neighbour graph.
 
-    A search finds the partition of the graph with the lowest ratio cut and balanced sizes. A small
+    A heuristic search looks for the lowest ratio cut of the graph with balanced sizes. A small
     neural assigner, which labels new rows, is distilled from it when first needed, from a copy of
     some 100,000 rows; or the assigner is trained on the expected ratio cut, as in the paper.
 
@@ -73,7 +73,7 @@ class PRCut(
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
     max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
-    effort : {"fast", "default", "best"}
+    effort : {"default", "fast", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
         trains one more of 20,000 rows or more.
     n_init : int, optional

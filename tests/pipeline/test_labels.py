@@ -209,5 +209,5 @@ def test_vectors_unlike_those_of_the_fit_are_warned_of(
     assigner.standardize(torch.zeros(6), 1.1)
     assign_parquet(assigner, rows, tmp_path / "like", device="cpu")
     for name, unlike in (("larger", rows * 4), ("smaller", rows / 4), ("moved", rows + 5)):
-        with pytest.warns(DataWarning, match="times as far from the mean of the rows"):
+        with pytest.warns(DataWarning, match="from the mean of the fitted rows"):
             assign_parquet(assigner, unlike, tmp_path / name, device="cpu")

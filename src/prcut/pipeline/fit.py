@@ -47,6 +47,8 @@ from prcut.training.state import TrainState
 
 # fewer rows are searched in a fraction of the time that training takes
 _MIN_TRAINED_ROWS = 20_000
+# similarities that depend on distances alone
+_OF_DISTANCES = ("mean", "binary", "self_tuning")
 
 
 class Fit(NamedTuple):
@@ -145,8 +147,7 @@ def fit_rows(
     """
     known, log = known or Known(), StepLog(on_step)
     known.check(config, rows.shape[0])
-    origin = find_origin(rows, config)
-    rows = subtract_origin(rows, origin)
+    rows, origin = _center(rows, config)
     chosen = known.weigh(ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors)))
     _check_edges(chosen.graph, config)
     features = as_features(divide_columns(rows, chosen.scales))
@@ -173,10 +174,11 @@ def fit_rows(
     return fit._replace(origin=origin)
 
 
-def find_origin(rows: Any, config: FitConfig) -> np.ndarray | None:
-    """Return what to subtract of rows far from 0; None where it would change similarities."""
-    is_plain = config.metric == "euclidean" and config.similarity != "cosine"
-    return far_origin(rows, config.seed) if is_plain and not callable(config.similarity) else None
+def _center(rows: Any, config: FitConfig) -> tuple[Any, np.ndarray | None]:
+    """Subtract a row from those that lie far from 0, unless it would change similarities."""
+    is_plain = config.metric == "euclidean" and config.similarity in _OF_DISTANCES
+    origin = far_origin(rows, config.seed) if is_plain else None
+    return subtract_origin(rows, origin), origin
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:

@@ -43,9 +43,11 @@ _FORMAT = 1
 STATE_FOLDER = "_prcut"
 # rows that are compared with those of the fit
 _COMPARED_ROWS = 2**12
-# Ratio of the spreads of unlike rows. The rows of one class alone, of digits, questions, news and
-# tweets, have 0.85 to 1.16 times the spread of all
-_UNLIKE = 1.5
+# Unlike rows lie so many times as far from the mean of the fitted rows. Those of one class alone,
+# of digits, questions, news or tweets, lie 0.85 to 1.16 times as far
+_AWAY = 1.5
+# or so much nearer to each other, where there are enough of them
+_APART, _FEW_ROWS = 0.25, 32
 # rows of a file made from an array, and of a row group
 _FILE_ROWS, _GROUP_ROWS = 2**23, 2**18
 
@@ -209,12 +211,13 @@ def _warn_of_other_rows(assigner: Assigner, source: Source) -> None:
         return
     rows = source.read(0, min(source.n_samples, _COMPARED_ROWS)).astype(np.float64)
     origin, scale = standard
-    spread = float(np.sqrt(np.mean(np.square((rows - origin) / scale))))
-    if not 1 / _UNLIKE < spread < _UNLIKE:
+    middles = origin, rows.mean(0)
+    away, apart = (np.sqrt(np.mean(np.square((rows - one) / scale))) for one in middles)
+    if away > _AWAY or (len(rows) >= _FEW_ROWS and apart < _APART):
         warn_of(
-            f"rows 0..{len(rows) - 1} of the data are {spread:.3g} times as far from the mean of "
-            "the rows that the model was fitted to as these were: they seem to come from another "
-            "encoder, or to be in other units. Embed them as the rows of fit were."
+            f"rows 0..{len(rows) - 1} of the data lie {away:.3g} times as far from the mean of the "
+            f"fitted rows as these did, and {apart:.3g} times as far apart: they seem to come from "
+            "another encoder, or to be in other units. Embed them as the rows of fit were."
         )
 
 

@@ -71,11 +71,6 @@ class Exemplars(NamedTuple):
         rows, labels = comparable(rows[drawn], scales, config.metric), labels[drawn]
         return cls(rows, labels, *_find_others(rows, rows[: _n_reference(len(labels))]))
 
-    @property
-    def n_reference(self) -> int:
-        """Number of rows of the reference."""
-        return _n_reference(len(self.labels))
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return named arrays, from which :meth:`of_arrays` makes the exemplars again."""
         arrays = self._asdict()
@@ -112,7 +107,7 @@ class Exemplars(NamedTuple):
         scores, doubled: each is the rank among the scores of the exemplars that are not in the
         reference (split-conformal).
         """
-        n_reference = self.n_reference
+        n_reference = _n_reference(len(self.labels))
         known = self._scores(self.near[n_reference:], self.radius[n_reference:])
         found = self._scores(*_find_others(rows, self.rows[:n_reference]))
         ranks = [_rank(*both) for both in zip(found, known, strict=True)]
@@ -130,7 +125,8 @@ class Exemplars(NamedTuple):
     def _usual_radius(self) -> np.ndarray:
         """Return the median radius of every cluster, or that of all where it is smaller."""
         usual = np.ones(int(self.labels.max()) + 1, np.float32)
-        inside, radius = self.labels[: self.n_reference], self.radius[: self.n_reference]
+        n_reference = _n_reference(len(self.labels))
+        inside, radius = self.labels[:n_reference], self.radius[:n_reference]
         order = np.argsort(inside, kind="stable")
         labels, first = np.unique(inside[order], return_index=True)
         parts = np.split(radius[order], first[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,14 +36,7 @@ class History(dict[str, np.ndarray]):
         return (f"{_TABLE}{rows}</table>" if rows else "") + trained
 
 
-class FittedClusters(Protocol):
-    """What :func:`results_html` needs of a fitted estimator; scores are shown where it has them."""
-
-    n_clusters_: int
-    labels_: np.ndarray
-
-
-def results_html(model: FittedClusters) -> str:
+def results_html(model: Any) -> str:
     """Show the scores of a fitted estimator and the sizes of its clusters."""
     sizes = np.bincount(model.labels_[model.labels_ >= 0], minlength=model.n_clusters_)
     n_outliers = len(model.labels_) - int(sizes.sum())

@@ -36,8 +36,6 @@ _COARSER, _COARSER_EDGES = 1 / 6, 0.4
 _N_ROUNDS, _DISTILLED = 14, 450 * 256
 # units of a search for many clusters per node, and its bytes: measured with 320,000 nodes
 _MANY_UNITS, _NODE_BYTES = 2.5, 6_000
-# dollars for a core-hour, on demand
-_PRICE = 0.04
 # bytes of features that a task reads at a time
 _READ_BYTES = 2**24
 
@@ -263,7 +261,6 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
         line("all", "", *map(readable_bytes, (read, written)), "", f"{hours:,.2f}") + "\n",
         f"disk at most {readable_bytes(peak)}; traffic, where the disk is not on the node, "
         f"{readable_bytes(read + written)}",
-        f"about ${_PRICE * hours:,.2f} at ${_PRICE} a core-hour, without disks and traffic",
         "a model from formulas and the rates of a typical core, not a measurement",
     ]
     return "\n".join(lines)
