@@ -26,6 +26,8 @@ _STEPS, _PASSED_ON, _MAX_NUMBERS = 30, 0.9, 2**28
 # price of leaving the class that reaches a row most, in units of what a row of random links adds to
 # the cut; price of a pair in one cluster that is to be kept apart
 _CLASS_PRICE, _APART_PRICE = 0.4, 8.0
+# the product of two weights and an edge must be a number above zero
+_MAX_WEIGHT = 1e100
 KNOWN_SETTINGS = "min_size", "max_size", "weight_column", "label_column"
 
 
@@ -183,9 +185,10 @@ class Known(NamedTuple):
         joined = np.flatnonzero(nodes[one] == nodes[other])
         if len(joined):
             pair = self.apart[joined[0]].tolist()
+            others = f" So are {len(joined) - 1} more pairs." if len(joined) > 1 else ""
             raise InvalidInputError(
                 f"cannot_link keeps rows {pair[0]} and {pair[1]} apart, which must_link or y "
-                f"joins; so do {len(joined) - 1} more pairs. Leave them out of one of the two."
+                f"joins; leave the pair out of one of the two.{others}"
             )
 
 
@@ -217,7 +220,7 @@ def spread_classes(
     first = np.zeros((len(preferred), n_clusters), np.float32)
     first[known, preferred[known]] = 1
     degree = np.asarray(coarse.links.sum(1), np.float64).reshape(-1)
-    root = 1 / np.sqrt(np.maximum(degree, np.finfo(np.float32).tiny))
+    root = 1 / np.sqrt(np.where(degree > 0, degree, 1.0))
     rows = np.repeat(root, np.diff(coarse.links.indptr))
     data = (coarse.links.data * rows * root[coarse.links.indices]).astype(np.float32)
     links = csr_array((data, coarse.links.indices, coarse.links.indptr), coarse.links.shape)
@@ -236,7 +239,8 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         raise InvalidInputError(
             f"y has shape {classes.shape}, X has {n_samples} rows; give one class per row."
         )
-    if not np.issubdtype(classes.dtype, np.number) or (classes != np.rint(classes)).any():
+    is_number = np.issubdtype(classes.dtype, np.number) and np.isfinite(classes).all()
+    if not is_number or (classes != np.rint(classes)).any():
         raise InvalidInputError(
             f"Unknown label type: y of {classes.dtype} must be whole numbers, classes from 0, "
             "and -1 for unknown rows."
@@ -245,7 +249,14 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         raise InvalidInputError(f"y={classes.min()} must be a class from 0, or -1 for unknown.")
     # as scikit-learn's clusterers do, whose pipelines hand y on: nothing is left to find
     is_known = classes >= 0
-    return None if is_known.all() or not is_known.any() else classes.astype(np.int64)
+    if is_known.all() or not is_known.any():
+        return None
+    if classes.max() >= n_samples:
+        raise InvalidInputError(
+            f"y has class {classes.max()}, X has {n_samples} rows; classes are numbered from 0 "
+            "and need a cluster each, so number them anew."
+        )
+    return classes.astype(np.int64)
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
@@ -260,6 +271,11 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     if not (np.isfinite(weights).all() and (weights > 0).all()):
         raise InvalidInputError(
             "sample_weight must be finite and above zero; leave out rows that do not count."
+        )
+    if weights.min() < 1 / _MAX_WEIGHT or weights.max() > _MAX_WEIGHT:
+        raise InvalidInputError(
+            f"sample_weight is {weights.min():g} to {weights.max():g}, and must be "
+            f"{1 / _MAX_WEIGHT:g} to {_MAX_WEIGHT:g}; divide the weights by their mean."
         )
     return weights
 
