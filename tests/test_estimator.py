@@ -18,8 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
-from prcut.errors import DataWarning, InvalidInputError
+from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
 from prcut.numerics.objective import hard_objective
+from prcut.runtime.folder import plan_key
 from prcut.ui.notebook import results_html
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
@@ -125,7 +126,7 @@ def test_the_assigner_is_distilled_when_it_is_first_needed(
     rows = make(blobs[0])
     model = quick(max_steps=50).fit(rows)
     assert model.fit_predict(rows) is model.labels_
-    assert "<svg" in results_html(model)
+    assert "rows per cluster" in results_html(model)
     assert distilled == []
     eager = quick(max_steps=50, store_probs=True).fit(rows)
     assert distilled == [1]
@@ -153,7 +154,7 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(blobs: Blobs) -> Non
     assert one.history_ == {}  # nothing was trained yet
     assert [step.name for step in one.history_.steps][-1] == "quick search"
     for model in (one, two, other):
-        model.predict(blobs[0])
+        model.predict_proba(blobs[0])
     for name, values in one.history_.items():
         np.testing.assert_array_equal(values, two.history_[name])
     assert (one.history_["objective"] != other.history_["objective"]).any()
@@ -255,6 +256,11 @@ def test_save_and_load(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "model/config.json").read_text())
     config["description"]["parameters"]["__class__"] = "x"
     config["description"]["fitted"] |= {"predict": "x", "_graph": "x"}
+    (tmp_path / "model/config.json").write_text(json.dumps(config))
+    with pytest.raises(CorruptFileError, match=r"config\.json is altered"):
+        PRCut.load(tmp_path / "model")
+    config.pop("checksum")
+    config["checksum"] = plan_key(config)
     (tmp_path / "model/config.json").write_text(json.dumps(config))
     strange = PRCut.load(tmp_path / "model")
     np.testing.assert_array_equal(strange.predict(blobs[0]), fitted.labels_)
@@ -391,3 +397,60 @@ def test_number_of_clusters_is_found(tmp_path: Path) -> None:
     given = within.set_params(n_clusters=3).fit(rows)
     assert given.n_clusters_ == 3
     assert not hasattr(given, "cluster_count_")
+
+
+# -- fits that follow others -----------------------------------------------------------------------
+
+
+def test_nothing_of_an_earlier_fit_remains(blobs: Blobs) -> None:
+    rows = blobs[0]
+    model = quick((2, 4), store_probs=True, outliers=0.0)
+    model.fit(rows, sample_weight=np.full(len(rows), 2.0), cannot_link=[[0, 1]])
+    model.set_params(n_clusters=3, store_probs=False, outliers=None)
+    for refit in (model.fit, model.partial_fit):
+        refit(rows)
+        fresh = quick()
+        getattr(fresh, refit.__name__)(rows)
+        assert set(vars(model)) - set(vars(fresh)) <= {"n_neighbors_"}
+        model.probs_, model.violated_links_ = model.labels_, model.labels_
+    model.fit(rows).update(rows[:20])
+    assert not hasattr(model, "violated_links_")
+
+
+def test_links_that_were_violated_and_counts_are_saved(blobs: Blobs, tmp_path: Path) -> None:
+    same = np.flatnonzero(blobs[1] == 0)[:2]
+    model = quick((2, 4)).fit(blobs[0], cannot_link=[same])
+    model.violated_links_ = same[None]
+    model.save(tmp_path)
+    loaded = PRCut.load(tmp_path)
+    np.testing.assert_array_equal(loaded.violated_links_, same[None])
+    for ours, theirs in zip(model.cluster_count_, loaded.cluster_count_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("far", [1e9, 1e12])
+def test_rows_far_from_zero(blobs: Blobs, far: float, tmp_path: Path) -> None:
+    rows = blobs[0] + far
+    model = quick(outliers=0.05).fit(rows)
+    model.save(tmp_path)
+    for one in (model, PRCut.load(tmp_path)):
+        np.testing.assert_array_equal(one.predict(rows), model.labels_)
+        assert adjusted_rand_score(one.predict(rows), quick().fit(blobs[0]).labels_) > 0.9
+    assert (model.update(rows[:40]).predict(rows) == model.labels_[:240]).mean() > 0.95
+    with pytest.raises(InvalidInputError, match="subtract their mean before fit"):
+        model.export_onnx(tmp_path / "far.onnx")
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_matrix])
+def test_rows_of_the_fit_keep_their_labels(make: Any, tmp_path: Path) -> None:
+    rows = make(make_blobs(480, centers=12, random_state=0)[0])
+    model = PRCut(20, effort="fast", random_state=0).fit(rows)
+    np.testing.assert_array_equal(model.predict(rows), model.labels_)
+    assert not model._start.is_made  # nothing had to be distilled
+    model.save(tmp_path)
+    for one in (model, PRCut.load(tmp_path)):
+        order = np.random.default_rng(0).permutation(480)
+        np.testing.assert_array_equal(one.predict(rows[order]), model.labels_[order])
+        probs = one.predict_proba(rows)
+        np.testing.assert_array_equal(probs.argmax(1), model.labels_)
+        np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-6)

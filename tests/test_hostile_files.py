@@ -25,7 +25,7 @@ from safetensors.torch import load, save
 
 from prcut import Assigner, PRCut
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-from prcut.runtime.folder import Folder
+from prcut.runtime.folder import Folder, plan_key
 from prcut.runtime.sources import open_source
 from prcut.training.assigner.saved import load_model, save_model
 from prcut.ui.cli.info import describe_path, show_rows
@@ -71,7 +71,15 @@ def forge(folder: Path, name: str, content: bytes) -> None:
 
     file.write_bytes(content)
     for record in folder.rglob("*.json"):
-        rewrite(record, resealed)
+        rewrite(record, lambda found: _summed(resealed(found)))
+
+
+def _summed(record: Any) -> Any:
+    """Return a record with the checksum of itself, where it has one."""
+    if not isinstance(record, dict) or "checksum" not in record:
+        return record
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    return {**rest, "checksum": plan_key(rest)}
 
 
 # -- no code of strangers is run -----------------------------------------------------------------

@@ -12,6 +12,8 @@ from torch import Generator
 
 from prcut.graph.build import PairSimilarity, Similarity
 from prcut.graph.neighbors import Metric
+from prcut.graph.row_index import RowIndex, row_keys
+from prcut.graph.rows import subtract_origin
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.graph.smoothing import graph_features
 from prcut.pipeline.choose import as_graph, choose_n_clusters
@@ -40,7 +42,7 @@ class PRCut(
 ):
     """Cluster rows by the probabilistic ratio cut of their neighbour graph.
 
-    A search finds the partition of the graph with the lowest ratio cut and balanced sizes. A small
+    A heuristic search looks for the lowest ratio cut of the graph with balanced sizes. A small
     neural assigner, which labels new rows, is distilled from it when first needed, from a copy of
     some 100,000 rows; or the assigner is trained on the expected ratio cut, as in the paper.
 
@@ -71,7 +73,7 @@ class PRCut(
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
     max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
-    effort : {"fast", "default", "best"}
+    effort : {"default", "fast", "best"}
         ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
         trains one more of 20,000 rows or more.
     n_init : int, optional
@@ -91,7 +93,7 @@ class PRCut(
     ----------
     labels_ : int64 array, shape (n_samples,)
         The partition, with −1 for ``outliers``; ``clusters_`` has their clusters. :meth:`predict`
-        gives what the assigner learned of it, the same for 99 rows of 100.
+        gives rows of the same values these labels, and others what the assigner learned of them.
     probabilities_ : float32 array, shape (n_samples,)
         How sure a row's cluster is: .6, and .4 times the share of independent starts that put it,
         and its neighbours, there. 0 for outliers.
@@ -100,7 +102,7 @@ class PRCut(
     merge_tree_ : MergeTree
         How the clusters merge further; None where one is empty, or there are over 4,096.
     probs_ : float32 array, shape (n_samples, n_clusters), with ``store_probs``
-    history_ : dict of arrays, which a notebook shows as curves
+    history_ : dict of arrays
         Per ten steps of training: the fields of :class:`prcut.training.Record`. ``history_.steps``
         says what the search did, in how many seconds, and the objective it reached.
     n_clusters_, balance_weight_, n_neighbors_ : int, float, int; what was given or chosen
@@ -214,15 +216,15 @@ class PRCut(
         config = self._config(1 if is_counted else self.n_clusters)
         device, found = choose_device(self.device), None
         rows = self._check(X, reset=True)
+        seen = RowIndex.of(row_keys(rows))  # before the caller may change them
         known = Known.of(rows.shape[0], y, sample_weight, must_link, cannot_link)
         graph = None if graph is None else as_graph(graph, rows.shape[0])
+        self._clear()
         if self._is_precomputed:
             graph = SimilarityGraph.from_scipy(rows) if graph is None else graph
             generator = Generator().manual_seed(config.seed)
             rows = np.ascontiguousarray(graph_features(graph, generator=generator).numpy())
             self._graph_features = rows
-        for name in ("n_neighbors_", "cluster_count_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         if is_counted:
             self.cluster_count_, found = choose_n_clusters(rows, graph, config, self.n_clusters)
             config = self._config(*self.cluster_count_.layers())
@@ -237,16 +239,19 @@ class PRCut(
         self.clusters_ = fit.labels.copy()
         self.violated_links_ = (known or Known()).violated(fit.labels)
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config)
+        near = subtract_origin(rows, fit.origin)
+        self.labels_ = self._refuse_of_fit(near, fit.labels, fit.scales, config)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps = fit.start, fit.steps
         self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
         self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
         self._keep_fit(rows, fit, config.seed, (known or Known()).weights)
+        self._seen = seen
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
-            self.probs_ = assign_probs(fit.assigner, rows)
+            probs = assign_probs(fit.assigner, rows)
+            self.probs_ = self._keep_labels(probs, np.arange(len(probs)))
         release_memory()
         return self
 

@@ -8,13 +8,13 @@ from prcut.graph.neighbors import Neighbors
 from prcut.pipeline import choose
 from prcut.pipeline.choose import choose_graph
 from prcut.pipeline.config import FitConfig
-from prcut.search.partition import QuickPartition
-from prcut.search.problem import Partition
+from prcut.search.balance import Resampled
 
 
 def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     star = SimilarityGraph.from_neighbors([[1], [0], [0], [0], [0]])
-    agreement = {15: 0.7, 50: 0.8, 100: 0.99}
+    agreement = {15: 0.5, 50: 0.7, 100: 0.99}
+    weights: list[float | None] = []
     searched: list[int] = []
     built: list[int] = []
 
@@ -26,12 +26,12 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
         built.append(found.indices.shape[1])
         return star
 
-    def quick(*_: object, **__: object) -> QuickPartition:
-        return QuickPartition(
-            Partition(np.zeros(2, np.int64), 0.0, agreement[built[-1]]), np.zeros(2, np.int64)
-        )
+    def resample(*_: object, balance_weight: float | None, **__: object) -> Resampled:
+        weights.append(balance_weight)
+        return Resampled(0.01, (np.zeros(2, np.int64),))
 
-    monkeypatch.setattr(choose, "quick_partition", quick)
+    monkeypatch.setattr(Resampled, "agreement", property(lambda _: agreement[built[-1]]))
+    monkeypatch.setattr(choose, "choose_balance", resample)
     monkeypatch.setattr(choose, "find_neighbors", find)
     monkeypatch.setattr(choose, "link_neighbors", link)
     monkeypatch.setattr(choose, "warn_of_data", lambda *_: None)
@@ -40,15 +40,16 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
     assert choose_graph(rows, config).n_neighbors == 50
     assert built == [15, 50]
     assert searched == [50]  # the fifteen nearest are among them
-    agreement[50] = 0.6
-    agreement[100] = 0.55
+    assert weights == [None, 0.01]  # chosen where neighbours are fewest
+    agreement[50] = 0.55
+    agreement[100] = 0.5
     assert choose_graph(rows, config).n_neighbors == 100  # where none decide, the most
     assert searched == [50, 50, 100]
     built.clear()
     agreement[40] = 0.1
     choose_graph(rows, replace(config, n_neighbors=40))
     assert built == [40]
-    agreement[15] = 0.75
+    agreement[15] = 0.6
     built.clear()
     assert choose_graph(rows, config).n_neighbors == 15  # the fewest on which starts agree
     assert built == [15]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 import reference
-from prcut import PRCut, SimilarityGraph
+from prcut import PRCut, SimilarityGraph, build_graph
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.pipeline.choose import ChosenGraph
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.known import Known, refuse_known, spread_classes
 from prcut.pipeline.score import score_labels
-from prcut.search.partition import as_coarse
+from prcut.search.fragments import as_coarse
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,15 @@ def test_nothing_known_is_none() -> None:
         ({"y": [0, -1]}, r"y has shape \(2,\), X has 4 rows"),
         ({"y": [0, -2, -1, 0]}, "y=-2 must be a class from 0"),
         ({"y": [0.5, -1, -1, 0]}, "must be whole numbers"),
+        ({"y": [np.inf, -1, -1, 0]}, "must be whole numbers"),
+        ({"y": [10**12, -1, -1, 0]}, "class 1000000000000, X has 4 rows"),
         ({"sample_weight": [1, 0, 1, 1]}, "above zero; leave out rows"),
         ({"must_link": [0, 1]}, "must be pairs of row numbers"),
         ({"must_link": [[0, 4]]}, "must_link names rows 0 to 4; X has rows 0 to 3"),
         ({"cannot_link": [[2, 2]]}, "apart from itself"),
         (
             {"must_link": [[0, 1], [1, 2]], "cannot_link": [[2, 0]]},
-            "cannot_link keeps rows 2 and 0 apart, which must_link or y joins",
+            r"cannot_link keeps rows 2 and 0 apart, .* joins; leave the pair out .* two\.$",
         ),
         ({"y": [0, 1, -1, -1], "must_link": [[0, 2], [2, 1]]}, "must_link joins row"),
     ],
@@ -145,3 +147,30 @@ def test_classes_reach_along_the_edges() -> None:
     assert likely.argmax(1).tolist() == [0, 0, 0, 1, 1, 1]
     np.testing.assert_allclose(likely.sum(1), 1, rtol=1e-5)
     assert spread_classes(path, preferred, 3) is None  # nothing is known of the third
+
+
+@pytest.mark.parametrize("unit", [1e-90, 1e-15, 1e30])
+def test_weights_have_no_unit(digits: tuple[np.ndarray, np.ndarray], unit: float) -> None:
+    rows, _ = digits
+    weights = np.random.default_rng(0).uniform(0.1, 10, len(rows))
+    plain, scaled = (fit(rows, 10, sample_weight=one) for one in (weights, weights * unit))
+    assert scaled.objective_ == pytest.approx(plain.objective_)
+    assert scaled.ratio_cut_ == pytest.approx(plain.ratio_cut_ * unit)
+    np.testing.assert_array_equal(scaled.labels_, plain.labels_)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e100])
+def test_edges_have_no_unit(digits: tuple[np.ndarray, np.ndarray], unit: float) -> None:
+    rows, classes = digits
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        links = build_graph(rows, 15).to_scipy().astype(np.float64)
+    seeds = pick_seeds(classes, 3)
+    plain, scaled = (fit(rows, 10, seeds, graph=links * one) for one in (1.0, unit))
+    assert scaled.objective_ == pytest.approx(plain.objective_)
+    np.testing.assert_array_equal(scaled.labels_, plain.labels_)
+
+
+def test_weights_whose_products_are_no_numbers_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="1e-200 to 1, and must be 1e-100 to 1e\\+100"):
+        Known.of(2, sample_weight=[1, 1e-200])

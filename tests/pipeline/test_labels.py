@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from prcut import Assigner
-from prcut.errors import InvalidInputError
+from prcut.errors import DataWarning, InvalidInputError
 from prcut.pipeline import labels as library
 from prcut.pipeline.config import FitConfig
 from prcut.pipeline.labels import assign_parquet
@@ -177,3 +177,30 @@ def test_rows_that_are_refused_have_no_label_layer_id_or_name(
         assign_parquet(assigner, rows, tmp_path / "out", **changed, device="cpu")
     with pytest.raises(InvalidInputError, match="2 names for n_clusters=5"):
         assign_parquet(assigner, rows, tmp_path / "new", names=Names(coarse, {}))
+
+
+def test_vectors_rewritten_in_place_are_not_taken_for_the_old_ones(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    data = tmp_path / "data.parquet"
+
+    def write(values: np.ndarray) -> int:
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 6)
+        pq.write_table(pa.table({"x": vectors}), data, compression="none", use_dictionary=False)
+        return data.stat().st_size
+
+    size = write(rows)
+    assign_parquet(assigner, data, tmp_path / "out", device="cpu")
+    assert write(rows[::-1].copy()) == size
+    with pytest.raises(InvalidInputError, match="begun with another fingerprint"):
+        assign_parquet(assigner, data, tmp_path / "out", device="cpu")
+
+
+def test_vectors_unlike_those_of_the_fit_are_warned_of(
+    tmp_path: Path, rows: np.ndarray, assigner: Assigner
+) -> None:
+    assigner.standardize(torch.zeros(6), 1.1)
+    assign_parquet(assigner, rows, tmp_path / "like", device="cpu")
+    for name, unlike in (("larger", rows * 4), ("smaller", rows / 4), ("moved", rows + 5)):
+        with pytest.warns(DataWarning, match="from the mean of the fitted rows"):
+            assign_parquet(assigner, unlike, tmp_path / name, device="cpu")

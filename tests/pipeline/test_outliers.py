@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,15 @@ def test_forged_exemplars_are_refused(fitted: PRCut, change: dict[str, np.ndarra
     arrays = fitted._exemplars.to_arrays() | change
     with pytest.raises(ValueError, match="exemplars"):
         Exemplars.of_arrays(arrays, 4)
+
+
+@pytest.mark.costly("a mean over twelve fits")
+@pytest.mark.parametrize("is_heavy", [False, True])
+def test_the_promise_holds_for_few_rows(is_heavy: bool) -> None:
+    refused = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sample = partial(rng.standard_t, 2) if is_heavy else partial(rng.normal, 0, 1)
+        model = PRCut(8, outliers=0.05, effort="fast", random_state=seed).fit(sample((200, 5)))
+        refused.append((model.score_outliers(sample((4000, 5))).p_value <= 0.05).mean())
+    assert np.mean(refused) <= 0.05

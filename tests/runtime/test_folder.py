@@ -1,7 +1,11 @@
+import errno
 import gc
 import json
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,13 +81,41 @@ def test_a_write_that_dies_leaves_nothing_to_see(tmp_path: Path) -> None:
         folder.write_bytes("a.npy", dies())  # type: ignore[arg-type]
     assert folder.names() == ["a.npy"]
     assert folder.read_array("a.npy").tolist() == [0, 0, 0]  # the old one is still whole
-    leftovers = [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-    assert len(leftovers) == 1
-    for name in ("mine.tmp", ".mine.tmp", ".x.prcut-tmp"):
+    assert len(list(tmp_path.iterdir())) == 1
+    for name in ("mine.tmp", ".mine.tmp", ".x.prcut-tmp", ".a.npy.0123abcd.prcut-tmp"):
         (tmp_path / name).touch()
     folder.clear_unfinished()
-    assert not leftovers[0].exists()
     assert len(list(tmp_path.iterdir())) == 4  # other people's files stay
+
+
+def test_another_start_leaves_a_live_writer_alone(tmp_path: Path) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"first, "
+        script = f"from prcut.runtime.folder import Folder; Folder({str(tmp_path)!r}).start({{}})"
+        subprocess.run([sys.executable, "-c", script], check=True)
+        Folder(tmp_path).start({})
+        yield b"second"
+
+    folder = Folder(tmp_path)
+    folder.write_bytes("a", chunks())
+    assert folder.read_bytes("a") == b"first, second"
+    assert folder.names() == ["a", "plan.json"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    folder.write_array("a.npy", np.zeros(3))
+
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("prcut.runtime.folder._sync", full)
+    with pytest.raises(OSError, match="No space left"):
+        folder.write_array("a.npy", np.ones(3))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
+    assert folder.read_array("a.npy").tolist() == [0, 0, 0]
 
 
 def test_record_is_written_after_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
-"""A cluster that is started here listens on loopback only."""
+"""A cluster that is started here listens on loopback only, and shares no folder."""
 
 import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,3 +41,24 @@ def test_a_cluster_of_this_machine_listens_on_loopback_only() -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_cluster_of_this_machine_has_a_folder_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = pytest.importorskip("ray", reason="the engine of clusters")
+    from prcut.runtime.ray_engine import RayEngine
+
+    folders: list[Path] = []
+
+    def init(**options: Any) -> None:
+        folders.append(Path(options["_temp_dir"]))
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    for _ in range(2):
+        RayEngine()
+    assert folders[0] != folders[1]
+    for folder in folders:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700

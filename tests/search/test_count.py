@@ -6,7 +6,7 @@ from prcut import SimilarityGraph
 from prcut.graph.build import build_graph
 from prcut.search import count
 from prcut.search.count import count_clusters
-from prcut.search.partition import as_coarse
+from prcut.search.fragments import as_coarse
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
 
@@ -48,18 +48,6 @@ def test_limits_are_kept_and_more_are_tried_where_agreement_rises(
     assert 5 <= within.n_clusters <= 9
     assert (within.tried[0], within.tried[-1]) == (5, 9)
     assert count_clusters(graph, 4, 4).tried.tolist() == [4]
-
-
-def test_weights_are_drawn_anew_on_the_same_edges() -> None:
-    graph = as_coarse(graph_of_blobs(3))
-    one, other = (count._weigh_anew(graph, np.random.default_rng(seed)).links for seed in (0, 1))
-    for links in (one, other):
-        assert abs(links - links.T).max() == 0
-        np.testing.assert_array_equal((links != 0).toarray(), (graph.links != 0).toarray())
-    factors = one.toarray()[graph.links.toarray() > 0] / graph.links.data
-    assert factors.mean() == pytest.approx(1, abs=0.05)
-    assert factors.var() == pytest.approx(1, abs=0.15)
-    assert abs(one - other).max() > 0
 
 
 def test_the_numbers_tried_at_once_do_not_matter() -> None:

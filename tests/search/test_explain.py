@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from prcut import SimilarityGraph
 from prcut.numerics.objective import hard_objective
 from prcut.search.explain import find_reasons
-from prcut.search.fragments import CoarseGraph
-from prcut.search.partition import as_coarse
+from prcut.search.fragments import CoarseGraph, as_coarse
 from prcut.search.problem import Problem
 
 

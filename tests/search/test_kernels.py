@@ -246,3 +246,12 @@ def test_no_byte_beyond_an_array_is_touched(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
+
+
+def test_stored_zeros_are_refused() -> None:
+    problem = Problem(0)
+    problem.weight.data[:3] = 0
+    coarse = CoarseGraph(problem.weight, np.ones(len(problem.labels)))
+    sums = cluster_sums(coarse, problem.labels, problem.cost.n_clusters)
+    with pytest.raises(InvalidInputError, match="weights that are not above 0"):
+        sweep(coarse, problem.labels, problem.cost, sums)

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 
 import reference
 from prcut.graph.build import build_graph
-from prcut.search.fragments import CoarseGraph
+from prcut.search.fragments import CoarseGraph, as_coarse
 from prcut.search.limits import (
     Limits,
     Moves,
@@ -20,7 +20,7 @@ from prcut.search.limits import (
     limit_sizes,
     price_moves,
 )
-from prcut.search.partition import as_coarse, find_partition
+from prcut.search.partition import find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
 from prcut.search.sweep import cluster_sums

@@ -4,9 +4,10 @@ from scipy.sparse import csr_array
 
 from prcut import SimilarityGraph
 from prcut.numerics.matching import adjusted_rand
+from prcut.search.fragments import as_coarse
 from prcut.search.many import MANY_CLUSTERS, combine_many, start_many
 from prcut.search.merge import merge, merge_linked
-from prcut.search.partition import as_coarse, find_partition, quick_partition
+from prcut.search.partition import find_partition
 from prcut.search.problem import Problem
 
 
@@ -49,10 +50,7 @@ def test_more_clusters_than_a_table_takes_are_found() -> None:
     assert len(found.starts) >= 4
     again = find_partition(graph, n_clusters, seed=1, n_jobs=2)
     np.testing.assert_array_equal(again.labels, found.labels)
-    quick = quick_partition(graph, n_clusters, balance_weight=0.5, seed=2)
-    given = find_partition(
-        graph, n_clusters, balance_weight=0.5, n_init=0, quick=quick, starts=[group]
-    )
+    given = find_partition(graph, n_clusters, balance_weight=0.5, n_init=0, starts=[group])
     assert given.balance_weight == 0.5
     ours = Problem.of(as_coarse(graph), n_clusters, 0.5)
     assert given.objective <= ours.score(group).objective + 1e-9

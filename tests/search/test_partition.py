@@ -13,14 +13,13 @@ import reference
 from prcut import SimilarityGraph
 from prcut.numerics.objective import ClusterCost, hard_objective
 from prcut.runtime.progress import StepLog
+from prcut.search.balance import Resampled, choose_balance
 from prcut.search.fragments import CoarseGraph, choose_n_fragments
 from prcut.search.moves import find_optimum
 from prcut.search.partition import (
-    QuickPartition,
     _keep_largest,
     find_partition,
     merge_clusters,
-    quick_partition,
     refine_labels,
 )
 from prcut.search.problem import Partition
@@ -172,7 +171,7 @@ def test_more_clusters_than_noise_distinguishes(monkeypatch: pytest.MonkeyPatch)
     blocks = np.repeat(np.arange(4), 20)
     graph = SimilarityGraph.from_labels(blocks)
     monkeypatch.setattr(
-        "prcut.search.partition.find_fragments", lambda graph, n_fragments, seed: blocks
+        "prcut.search.fragments.find_fragments", lambda graph, n_fragments, seed: blocks
     )
     check(graph, find_partition(graph, 9), 9)
     assert find_partition(graph, 4).objective == pytest.approx(0.0, abs=1e-9)
@@ -212,11 +211,11 @@ def test_no_worse_than_spectral_clustering_of_digits() -> None:
 
 def test_what_is_returned_is_no_worse_than_any_start() -> None:
     graph, log = knn_graph(np.random.default_rng(0).random((2000, 6))), StepLog()
-    found = find_partition(graph, 9, n_init=3, log=log)
-    quick, *starts, combined, moved = (step.objective for step in log)
-    assert len(starts) == 3
+    found = find_partition(graph, 9, n_init=6, log=log)
+    *starts, combined, moved = (step.objective for step in log)
+    assert len(starts) == 6
     assert len(set(starts)) > 1  # or the best of them would be no choice
-    assert found.objective == moved <= combined <= min(quick, *starts)
+    assert found.objective == moved <= combined <= min(starts)
 
 
 def test_given_labels_are_refined_and_join_the_starts() -> None:
@@ -242,12 +241,7 @@ def test_what_all_starts_keep_together_moves_as_one(monkeypatch: pytest.MonkeyPa
     wrong[:5] = 1
     other = (np.arange(40) < 5).astype(np.int64)  # tells the five from the rest, and no more
     monkeypatch.setattr("prcut.search.partition._N_CYCLES", 0)
-    starts = iter([wrong, other])
-    monkeypatch.setattr(
-        "prcut.search.partition._start", lambda *arguments: Partition(next(starts), 9.0)
-    )
-    quick = QuickPartition(Partition(wrong, 9.0), np.arange(40))
-    found = find_partition(graph, 2, balance_weight=1.0, n_init=2, quick=quick)
+    found = find_partition(graph, 2, resampled=Resampled(1.0, (wrong, other)))
     assert adjusted_rand_score(planted, found.labels) == 1
 
 
@@ -260,8 +254,8 @@ def test_starts_that_agree_in_nothing_are_combined_quickly(monkeypatch: pytest.M
 
     monkeypatch.setattr("prcut.search.problem.find_optimum", watch)
     find_partition(knn_graph(np.random.default_rng(0).normal(size=(2000, 12))), 12)
-    # starts, all of them together, the best with each and with the drafts, and what came of that
-    assert len(sizes) == 4 + 1 + 7 + 1
+    # all starts together, the best with each, and what came of that
+    assert len(sizes) == 1 + 4 + 1
     assert max(sizes) <= choose_n_fragments(2000, 12) + 12
 
 
@@ -275,7 +269,7 @@ def test_threads_change_nothing(n_jobs: int) -> None:
 def test_nothing_left_to_gain_stops_the_starts() -> None:
     log = StepLog()
     find_partition(SimilarityGraph.from_labels(np.repeat([0, 1], 20)), 2, n_init=5, log=log)
-    assert [step.name for step in log] == ["quick search"]
+    assert [step.name for step in log] == [f"start {number}/5" for number in range(1, 5)]
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 6])
@@ -292,28 +286,6 @@ def test_the_tree_has_the_clusters_as_leaves(n_clusters: int) -> None:
     assert found.objective + tree.costs.sum() == pytest.approx(constant, abs=1e-9)
 
 
-def test_balance_is_weighed_by_what_clusters_cost() -> None:
-    """The more clusters blur, the more balance; within limits where nothing or all is cut."""
-    weights = []
-    for outside in (0.0, 0.002, 0.006, 0.2):
-        graph = block_model([100, 100, 100], inside=0.25, outside=outside)
-        weights.append(find_partition(graph, 3).balance_weight)
-    assert weights[0] == 0.1
-    assert 0.1 < weights[1] < weights[2] < 1
-    assert weights[3] == 1
-    assert find_partition(graph, 1).balance_weight == 0
-
-
-def test_balance_is_ten_times_what_a_merged_cluster_costs() -> None:
-    """Two cliques of 20 with 4 edges between them: cut 4 / 20 each, in units of the degree."""
-    matrix = np.kron(np.eye(2), np.ones((20, 20))) - np.eye(40)
-    rows = np.arange(4)
-    matrix[rows, 20 + rows] = matrix[20 + rows, rows] = 1
-    found = find_partition(SimilarityGraph.from_scipy(matrix.astype(np.float32)), 2)
-    cut = 40 / matrix.sum() * (4 / 20 + 4 / 20)
-    assert found.balance_weight == pytest.approx(10 * cut)
-
-
 def test_labels_are_refined_on_the_graph() -> None:
     graph = block_model([60, 60], inside=0.25, outside=0.01)
     labels = np.repeat([0, 1], 60)
@@ -321,22 +293,14 @@ def test_labels_are_refined_on_the_graph() -> None:
     np.testing.assert_array_equal(refine_labels(graph, labels, 2), np.repeat([0, 1], 60))
 
 
-def test_starts_agree_where_the_graph_decides() -> None:
-    blocks = block_model([100, 100, 100], inside=0.25, outside=0.005)
-    assert quick_partition(blocks, 3).partition.agreement > 0.95
-    noise = block_model([300], inside=0.05, outside=0.0)
-    assert quick_partition(noise, 3).partition.agreement < 0.5
-
-
-def test_a_quick_search_is_not_repeated() -> None:
+def test_a_choice_of_balance_is_not_repeated() -> None:
     graph = knn_graph(np.random.default_rng(0).random((600, 3)))
-    quick = quick_partition(graph, 6, balance_weight=1.0, seed=3)
-    check(graph, quick.partition, 6, 1.0)
+    chosen = choose_balance(graph, 6, balance_weight=1.0, seed=3)
     at_once = find_partition(graph, 6, balance_weight=1.0, seed=3)
-    found = find_partition(graph, 6, balance_weight=1.0, seed=3, quick=quick)
+    found = find_partition(graph, 6, seed=3, resampled=chosen)
+    check(graph, found, 6, 1.0)
     np.testing.assert_array_equal(found.labels, at_once.labels)
-    assert found.agreement == quick.partition.agreement
-    assert found.objective <= quick.partition.objective
+    assert found.agreement == chosen.agreement
 
 
 def test_the_largest_fragments_stay_and_the_rest_of_each_cluster_is_one() -> None:
@@ -358,6 +322,5 @@ def test_the_largest_fragments_stay_and_the_rest_of_each_cluster_is_one() -> Non
 @pytest.mark.parametrize("sizes", [(400, 100, 30, 30), (2000, *[50] * 9), (5000, 100)])
 def test_unequal_clusters_well_apart_are_found(sizes: tuple[int, ...]) -> None:
     rows, planted = make_blobs(list(sizes), 8, random_state=0)
-    quick = quick_partition(knn_graph(rows), len(sizes))
-    assert quick.partition.agreement == 1.0
-    assert adjusted_rand_score(planted, quick.partition.labels) > 0.99
+    found = find_partition(knn_graph(rows), len(sizes))
+    assert adjusted_rand_score(planted, found.labels) > 0.99

@@ -8,8 +8,7 @@ from scipy.sparse import csr_array
 
 import reference
 from prcut.search import kernels
-from prcut.search.fragments import CoarseGraph
-from prcut.search.partition import as_coarse
+from prcut.search.fragments import CoarseGraph, as_coarse
 from prcut.search.prices import Prices
 from prcut.search.problem import Problem, cluster_cost
 

@@ -1,12 +1,9 @@
 """Colours of clusters: distinct, and readable on white and on black."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from prcut.errors import PRCutError
-from prcut.ui.colors import cluster_colors, load_matplotlib
+from prcut.ui.colors import cluster_colors
 
 pytest.importorskip("matplotlib")
 
@@ -22,9 +19,3 @@ def test_colors_differ_and_read_on_white_and_on_black(n_clusters: int) -> None:
     assert ((luminance + 0.05) / 0.05).min() > 2.5
     apart = np.abs(colors[:, None] - colors).sum(2) + 9 * np.eye(n_clusters)
     assert apart.min() > 0.04
-
-
-def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PRCutError, match=r"pip install 'prcut\[plot\]'"):
-        load_matplotlib()

@@ -21,6 +21,8 @@ MEASURED_ROWS = 2**16
 _FEW_COLUMNS, _FEW_OF_ALL = 4, 0.5
 # rank correlation of variances and places from which columns are main directions
 _IN_ORDER = -0.9
+# columns whose mean is so many times their deviation lose three of float32's seven digits
+_FAR = 1e3
 
 
 def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
@@ -51,6 +53,32 @@ def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
 def divide_columns(rows: Any, scales: Any) -> Any:
     """Return rows in the units of :func:`column_scales`; the same rows where there are none."""
     return rows if scales is None else np.asarray(rows) / np.asarray(scales, np.float32)
+
+
+def far_origin(rows: Any, seed: int = 0) -> np.ndarray | None:
+    """Return a float32 row near float64 rows that lie so far from 0 that float32 blurs them.
+
+    None where float32 holds the rows, and for sparse rows. It is to be subtracted in float64:
+    see :func:`subtract_origin`.
+
+    >>> rows = np.random.default_rng(0).normal(size=(100, 2))
+    >>> far_origin(rows) is None, far_origin(rows + 1e9)
+    (True, array([1.e+09, 1.e+09], dtype=float32))
+    """
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.float64:
+        return None
+    if len(rows) > MEASURED_ROWS:
+        rows = np.random.default_rng(seed).choice(rows, MEASURED_ROWS, replace=False)
+    mean, deviation = rows.mean(0), rows.std(0)
+    # of columns that are constant but for the rounding of their mean, any value does
+    varies = deviation > np.finfo(np.float64).eps * len(rows) * np.abs(mean)
+    is_far = varies & (np.abs(mean) > _FAR * deviation)
+    return mean.astype(np.float32) if is_far.any() else None
+
+
+def subtract_origin(rows: Any, origin: np.ndarray | None) -> Any:
+    """Return rows minus a :func:`far_origin`, in float64; the same rows where there is none."""
+    return rows if origin is None else np.asarray(rows) - origin.astype(np.float64)
 
 
 def measure_features(features: Any, seed: int = 0) -> tuple[Tensor, float]:

@@ -4,6 +4,7 @@ import torch
 from torch import Generator, Tensor
 
 from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.sparse import csr_tensor
 
 # products before, between and after the two orthonormalisations, without which all columns would
 # converge to the same one; the last products remove what varies between neighbouring rows
@@ -29,8 +30,12 @@ def graph_features(
     n_samples = graph.n_samples
     columns = torch.randn(n_samples, min(n_columns, n_samples), generator=generator)
     columns = columns.to(graph.weight.device)
-    weight = graph.weight.float()
-    degree = graph.degree.float()[:, None]
+    # in units in which no degree leaves float32: a power of two, by which division rounds nothing
+    unit = 2.0 ** (torch.frexp(graph.degree.max()).exponent.item() - 1)
+    given = graph.weight
+    values = (given.values() / unit).float()
+    weight = csr_tensor(given.crow_indices(), given.col_indices(), values)
+    degree = (graph.degree / unit).float()[:, None]
     for number in range(_PRODUCTS_PER_BASIS * (_N_BASES + 1)):
         if number and number % _PRODUCTS_PER_BASIS == 0:
             columns = torch.linalg.qr(columns - columns.mean(0))[0] * n_samples**0.5

@@ -24,6 +24,9 @@ from prcut.numerics.validation import check_graph_weight, check_node_weight, che
 
 # numbers of an array that stay in the cache from one pass over them to the next
 _VALUES_IN_CACHE = 1 << 17
+# Smaller fractions of the sum of all sizes are rounding. Relative, since weights have any unit; one
+# row in 2³¹ is far above it
+_LEAST_FRACTION = 1e-12
 
 
 def soft_ratio_cut(
@@ -244,7 +247,7 @@ class ClusterCost(NamedTuple):
     def __call__(self, cuts: Any, sizes: Any) -> Any:
         """Return the cost of each cluster, in any shape; an empty cluster costs nothing."""
         # the search compares these numbers: another order of operations finds other partitions
-        sizes = np.maximum(sizes, 1e-9)
+        sizes = np.maximum(sizes, _LEAST_FRACTION * self.n_samples)
         fraction = sizes / self.n_samples
         return self.scale * cuts / sizes + self.factor * fraction * np.log(fraction)
 

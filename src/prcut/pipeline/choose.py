@@ -18,13 +18,17 @@ from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.validation import check_positive_int
 from prcut.pipeline.config import FitConfig
 from prcut.runtime.progress import StepLog
+from prcut.search.balance import N_RESAMPLES, Resampled, choose_balance
 from prcut.search.count import ClusterCount, count_clusters
-from prcut.search.partition import QuickPartition, quick_partition
 
 _LOG = logging.getLogger(__name__)
 
-# numbers of neighbours to try; the mean adjusted Rand index from which starts agree
-_FEW_TO_MANY, _AGREE = (15, 50, 100), 0.75
+# numbers of neighbours to try
+_FEW_TO_MANY = (15, 50, 100)
+# mean adjusted Rand index of the partitions of resampled graphs from which they agree
+_AGREE = 0.6
+# resamples of a fast fit: two can be compared
+_FAST_RESAMPLES = 2
 # the fraction of the neighbours that a fast fit, and any other, is to find
 _FAST_RECALL, _RECALL = 0.95, 0.98
 # to count clusters: few neighbours where the spread of the degrees, in means, is small
@@ -32,11 +36,11 @@ _COUNTED, _EVEN = (10, 30), 1 / 3
 
 
 class ChosenGraph(NamedTuple):
-    """A graph to cluster, and a quick partition of it where one was needed to choose the graph."""
+    """A graph to cluster, and the partitions of its resamples if it was chosen by these."""
 
     graph: SimilarityGraph
     n_neighbors: int | None = None  # None where the caller gave the graph
-    quick: QuickPartition | None = None
+    resampled: Resampled | None = None
     scales: np.ndarray | None = None  # what the columns were divided by
 
     @classmethod
@@ -108,11 +112,12 @@ def _scales(rows: Any, config: FitConfig) -> np.ndarray | None:
 def choose_graph(
     rows: Any, config: FitConfig, log: StepLog | None = None, found: Neighbors | None = None
 ) -> ChosenGraph:
-    """Return the sparsest graph on which independent starts agree, with its quick partition.
+    """Return the sparsest graph whose resamples have similar partitions, with these partitions.
 
-    Few neighbours follow the shape of clusters closely, where different starts find the same ones;
-    more are tried where they do not. Where no number decides, the largest is taken, since it
-    averages most. A solver that trains has no starts to compare: see :func:`choose_n_neighbors`.
+    The balance weight is chosen first, on the graph of the fewest neighbours, which follows the
+    shape of clusters most closely. With that weight, more neighbours are tried where the partitions
+    of resampled edges disagree. If they always do, the largest number is taken, since it averages
+    most. A solver that trains has no partitions to compare: see :func:`choose_n_neighbors`.
     ``config.n_neighbors``, if given, is the only one tried; ``found`` are not looked for again.
     """
     log = StepLog() if log is None else log
@@ -131,30 +136,31 @@ def choose_graph(
             found = _find_neighbors(rows, max(n_neighbors, at_once), config)
         graph = link_neighbors(found.nearest(n_neighbors), rows, config.similarity)
         log(f"{n_neighbors} neighbours")
-        quick = _divide_quickly(graph, config)
-        agreement = quick.partition.agreement
-        log(f"{n_neighbors} neighbours: starts agree to {agreement:.2f}")
+        resampled = _resample(graph, config)
+        # the weight of the fewest neighbours serves all others
+        config = replace(config, balance_weight=resampled.balance_weight)
+        agreement = resampled.agreement
+        log(f"{n_neighbors} neighbours: resamples agree to {agreement:.2f}")
         if agreement >= _AGREE:
             break
     assert found is not None  # noqa: S101
     warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
-    return ChosenGraph(graph, n_neighbors, quick, scales)
+    return ChosenGraph(graph, n_neighbors, resampled, scales)
 
 
 def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitConfig]:
-    """Return the graph with its quick partition, and the settings with the balance it needs."""
-    quick, weight = chosen.quick or _divide_quickly(chosen.graph, config), config.balance_weight
-    if weight is None:
-        weight = quick.partition.balance_weight
-    return chosen._replace(quick=quick), replace(config, balance_weight=weight)
+    """Return the graph with partitions of its resamples, and the settings with their balance."""
+    resampled = chosen.resampled or _resample(chosen.graph, config)
+    config = replace(config, balance_weight=resampled.balance_weight)
+    return chosen._replace(resampled=resampled), config
 
 
-def _divide_quickly(graph: SimilarityGraph, config: FitConfig) -> QuickPartition:
-    return quick_partition(
+def _resample(graph: SimilarityGraph, config: FitConfig) -> Resampled:
+    return choose_balance(
         graph,
         config.n_clusters,
         balance_weight=config.balance_weight,
-        at_random=config.n_starts > 0,
+        n_resamples=_FAST_RESAMPLES if config.effort == "fast" else N_RESAMPLES,
         seed=config.seed,
         n_jobs=config.n_threads,
     )

@@ -50,8 +50,12 @@ def search_known(
         if prices.preferred is not None and (prices.preferred >= 0).all():
             given.append(prices.preferred)
         search = partial(find_partition, coarse, n_clusters, prices=priced, **how)
-        quick, weight = chosen.quick if is_plain else None, config.balance_weight
-        partition = search(balance_weight=weight, quick=quick, starts=given, log=log)
+        partition = search(
+            balance_weight=config.balance_weight,
+            resampled=chosen.resampled if is_plain else None,
+            starts=given,
+            log=log,
+        )
     if limits is not None:
         problem = Problem.of(coarse, n_clusters, partition.balance_weight, priced)
         limited = limit_sizes(problem, [partition.labels], limits, search)

@@ -16,6 +16,15 @@ from prcut.pipeline.config import FitConfig
 from prcut.runtime.frames import as_rows
 from prcut.training.assigner.network import Assigner
 
+# what a fit leaves behind, and the next one forgets
+_FITTED = (
+    *("labels_", "clusters_", "probabilities_", "probs_", "violated_links_"),
+    *("objective_", "ratio_cut_", "balance_weight_", "n_neighbors_", "n_clusters_"),
+    *("merge_tree_", "layer_sizes_", "cluster_count_", "cluster_stability_", "changes_"),
+    *("_start", "_steps", "_names", "_exemplars", "_kept", "_reasons", "_is_weighted"),
+    *("_graph_features", "_seen"),
+)
+
 
 class InputMixin:
     """Parameters and rows of an estimator, checked and in the form that a fit takes."""
@@ -34,6 +43,11 @@ class InputMixin:
                 f"affinity={self.affinity!r} must be 'nearest_neighbors' or 'precomputed'."
             )
         return self.affinity == "precomputed"
+
+    def _clear(self, *kept: str) -> None:
+        """Forget all of an earlier fit but what is named."""
+        for name in set(_FITTED).difference(kept):
+            self.__dict__.pop(name, None)
 
     def _config(self, n_clusters: int | None = None, *layer_sizes: int) -> FitConfig:
         """Return the parameters that decide a fit; the others are the estimator's own."""
@@ -68,7 +82,10 @@ class InputMixin:
     def _ready(self, X: Any) -> tuple[Assigner, Any]:  # noqa: N803
         """Return the assigner and the rows it is to see."""
         check_is_fitted(self)
-        rows = self._check(X, reset=False)
+        return self._prepare(self._check(X, reset=False))
+
+    def _prepare(self, rows: Any) -> tuple[Assigner, Any]:
+        """Return the assigner and checked rows in the form that it is to see."""
         if self._is_precomputed:
             # a new row is the mean of its neighbours, as in graph_features
             degree = np.asarray(rows.sum(1)).reshape(-1, 1)

@@ -16,7 +16,13 @@ import torch
 
 from prcut.errors import InvalidInputError
 from prcut.graph.neighbors import Neighbors
-from prcut.graph.rows import as_features, divide_columns, gather_rows
+from prcut.graph.rows import (
+    as_features,
+    divide_columns,
+    far_origin,
+    gather_rows,
+    subtract_origin,
+)
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.pipeline.choose import ChosenGraph, choose_graph, examine
 from prcut.pipeline.config import FitConfig
@@ -41,6 +47,8 @@ from prcut.training.state import TrainState
 
 # fewer rows are searched in a fraction of the time that training takes
 _MIN_TRAINED_ROWS = 20_000
+# similarities that depend on distances alone
+_OF_DISTANCES = ("mean", "binary", "self_tuning")
 
 
 class Fit(NamedTuple):
@@ -69,8 +77,8 @@ class Fit(NamedTuple):
         What the search did, with the seconds and the objective of each step.
     probabilities : float32 array, shape (n_samples,), or None
         How sure the cluster of every row is; None where the rows are on disk.
-    scales : array, shape (n_features,), or None
-        What columns were divided by.
+    scales, origin : arrays, shape (n_features,), or None
+        What columns were divided by; what was subtracted of rows far from 0 before.
     stability : float64 array, shape (n_clusters,), or None
         How well independent starts found every cluster; None where none were compared.
     graph : SimilarityGraph or None
@@ -91,6 +99,7 @@ class Fit(NamedTuple):
     scales: np.ndarray | None = None
     stability: np.ndarray | None = None
     graph: SimilarityGraph | None = None
+    origin: np.ndarray | None = None
 
     @property
     def assigner(self) -> Assigner:
@@ -138,6 +147,7 @@ def fit_rows(
     """
     known, log = known or Known(), StepLog(on_step)
     known.check(config, rows.shape[0])
+    rows, origin = _center(rows, config)
     chosen = known.weigh(ChosenGraph.of(graph or choose_graph(rows, config, log, neighbors)))
     _check_edges(chosen.graph, config)
     features = as_features(divide_columns(rows, chosen.scales))
@@ -147,7 +157,7 @@ def fit_rows(
         labels, balance_weight = partition.labels, partition.balance_weight
         votes = Votes.of(chosen.graph, labels, partition.starts, config.n_clusters)
         probabilities, stability = votes.shares(), votes.stability(config.n_clusters)
-        how = chosen.scales, lazy, fraction_limits(config, rows.shape[0])
+        how = chosen.scales, lazy, fraction_limits(config, rows.shape[0]), origin
         start = distil_votes(features, votes, balance_weight, options, *how)
     else:
         balance_weight = config.training_balance
@@ -156,10 +166,19 @@ def fit_rows(
         labels = _label(start().assigner, features, chosen.graph, config)
         probabilities, stability = rank_clusters(start().assigner, features).confidence, None
         start().assigner.divide_columns(chosen.scales)
+        start().assigner.move_origin(origin)
     cost = config.n_clusters, balance_weight, config.layer_sizes
     score = score_labels(chosen.graph, labels, *cost, known.weights)
     kept = balance_weight, config.solver, chosen.n_neighbors, tuple(log)
-    return Fit(start, labels, *score, *kept, probabilities, chosen.scales, stability, chosen.graph)
+    fit = Fit(start, labels, *score, *kept, probabilities, chosen.scales, stability, chosen.graph)
+    return fit._replace(origin=origin)
+
+
+def _center(rows: Any, config: FitConfig) -> tuple[Any, np.ndarray | None]:
+    """Subtract a row from those that lie far from 0, unless it would change similarities."""
+    is_plain = config.metric == "euclidean" and config.similarity in _OF_DISTANCES
+    origin = far_origin(rows, config.seed) if is_plain else None
+    return subtract_origin(rows, origin), origin
 
 
 def _check_edges(graph: SimilarityGraph, config: FitConfig) -> None:
@@ -217,10 +236,11 @@ def distil_votes(
     scales: np.ndarray | None,
     lazy: bool,
     fractions: Limits | None = None,
+    origin: np.ndarray | None = None,
 ) -> LazyStart:
     """Return what learns the votes of all rows, now or when it is first asked for."""
     lesson = _draw_lesson(features, votes, options[0], copy=lazy)
-    start = LazyStart(partial(distil, lesson, balance_weight, options, scales, fractions))
+    start = LazyStart(partial(distil, lesson, balance_weight, options, scales, fractions, origin))
     if not lazy:
         start()
     return start
@@ -232,10 +252,12 @@ def distil(
     options: tuple[Any, ...],
     scales: np.ndarray | None,
     fractions: Limits | None = None,
+    origin: np.ndarray | None = None,
 ) -> Start:
     """Train an assigner to give every row the clusters that it has votes for, by cross-entropy.
 
-    The columns of the lesson were divided by ``scales``, if any; those of later rows are not.
+    The columns of the lesson were divided by ``scales``, and ``origin`` subtracted before, if any;
+    later rows come as they are.
     Clusters keep to ``fractions`` of all rows.
     """
     trainer = Trainer.of(lesson.features, *options)
@@ -245,6 +267,7 @@ def distil(
     if fractions is not None:
         price_clusters(start.assigner, lesson.features, fractions)
     start.assigner.divide_columns(scales)
+    start.assigner.move_origin(origin)
     return start
 
 

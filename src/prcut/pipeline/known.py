@@ -15,9 +15,8 @@ from prcut.pipeline.choose import ChosenGraph
 from prcut.pipeline.config import FitConfig, check_n_samples
 from prcut.runtime.parquet_source import ParquetSource
 from prcut.runtime.sources import Source
-from prcut.search.fragments import CoarseGraph, contract
+from prcut.search.fragments import CoarseGraph, as_coarse, contract
 from prcut.search.limits import Limits
-from prcut.search.partition import as_coarse
 from prcut.search.prices import Prices
 
 # steps of the classes along the edges, the fraction that a row passes on, and the numbers of a
@@ -26,6 +25,8 @@ _STEPS, _PASSED_ON, _MAX_NUMBERS = 30, 0.9, 2**28
 # price of leaving the class that reaches a row most, in units of what a row of random links adds to
 # the cut; price of a pair in one cluster that is to be kept apart
 _CLASS_PRICE, _APART_PRICE = 0.4, 8.0
+# the product of two weights and an edge must be a number above zero
+_MAX_WEIGHT = 1e100
 KNOWN_SETTINGS = "min_size", "max_size", "weight_column", "label_column"
 
 
@@ -104,7 +105,7 @@ class Known(NamedTuple):
         rows = np.repeat(self.weights, np.diff(links.indptr))
         data = links.data * rows * self.weights[links.indices]
         links = csr_array((data, links.indices, links.indptr), links.shape)
-        return chosen._replace(graph=SimilarityGraph.from_scipy(links), quick=None)
+        return chosen._replace(graph=SimilarityGraph.from_scipy(links), resampled=None)
 
     def contract(
         self, graph: SimilarityGraph, n_clusters: int
@@ -120,7 +121,7 @@ class Known(NamedTuple):
         else:
             coarse, nodes = contract(rows.links, self.groups, sizes=sizes), self.groups
             inner = float(rows.links.data.sum() - coarse.links.data.sum())
-            coarse = coarse._replace(inner=inner)
+            coarse = coarse._replace(inner=inner, edge_weight=rows.edge_weight)
         return coarse, nodes, self._prices(coarse, nodes, n_clusters)
 
     def limits(self, config: FitConfig, n_samples: int) -> Limits | None:
@@ -183,9 +184,10 @@ class Known(NamedTuple):
         joined = np.flatnonzero(nodes[one] == nodes[other])
         if len(joined):
             pair = self.apart[joined[0]].tolist()
+            others = f" So are {len(joined) - 1} more pairs." if len(joined) > 1 else ""
             raise InvalidInputError(
                 f"cannot_link keeps rows {pair[0]} and {pair[1]} apart, which must_link or y "
-                f"joins; so do {len(joined) - 1} more pairs. Leave them out of one of the two."
+                f"joins; leave the pair out of one of the two.{others}"
             )
 
 
@@ -217,7 +219,7 @@ def spread_classes(
     first = np.zeros((len(preferred), n_clusters), np.float32)
     first[known, preferred[known]] = 1
     degree = np.asarray(coarse.links.sum(1), np.float64).reshape(-1)
-    root = 1 / np.sqrt(np.maximum(degree, np.finfo(np.float32).tiny))
+    root = 1 / np.sqrt(np.where(degree > 0, degree, 1.0))
     rows = np.repeat(root, np.diff(coarse.links.indptr))
     data = (coarse.links.data * rows * root[coarse.links.indices]).astype(np.float32)
     links = csr_array((data, coarse.links.indices, coarse.links.indptr), coarse.links.shape)
@@ -236,7 +238,8 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         raise InvalidInputError(
             f"y has shape {classes.shape}, X has {n_samples} rows; give one class per row."
         )
-    if not np.issubdtype(classes.dtype, np.number) or (classes != np.rint(classes)).any():
+    is_number = np.issubdtype(classes.dtype, np.number) and np.isfinite(classes).all()
+    if not is_number or (classes != np.rint(classes)).any():
         raise InvalidInputError(
             f"Unknown label type: y of {classes.dtype} must be whole numbers, classes from 0, "
             "and -1 for unknown rows."
@@ -245,7 +248,14 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         raise InvalidInputError(f"y={classes.min()} must be a class from 0, or -1 for unknown.")
     # as scikit-learn's clusterers do, whose pipelines hand y on: nothing is left to find
     is_known = classes >= 0
-    return None if is_known.all() or not is_known.any() else classes.astype(np.int64)
+    if is_known.all() or not is_known.any():
+        return None
+    if classes.max() >= n_samples:
+        raise InvalidInputError(
+            f"y has class {classes.max()}, X has {n_samples} rows; classes are numbered from 0 "
+            "and need a cluster each, so number them anew."
+        )
+    return classes.astype(np.int64)
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
@@ -260,6 +270,11 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     if not (np.isfinite(weights).all() and (weights > 0).all()):
         raise InvalidInputError(
             "sample_weight must be finite and above zero; leave out rows that do not count."
+        )
+    if weights.min() < 1 / _MAX_WEIGHT or weights.max() > _MAX_WEIGHT:
+        raise InvalidInputError(
+            f"sample_weight is {weights.min():g} to {weights.max():g}, and must be "
+            f"{1 / _MAX_WEIGHT:g} to {_MAX_WEIGHT:g}; divide the weights by their mean."
         )
     return weights
 

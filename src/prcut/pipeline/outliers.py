@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import InvalidInputError
 from prcut.graph.exact_search import find_nearest
-from prcut.graph.rows import as_rows, divide_columns, row_products
+from prcut.graph.rows import as_rows, divide_columns, row_products, subtract_origin
 
 if TYPE_CHECKING:
     from prcut.pipeline.config import FitConfig
@@ -43,13 +43,16 @@ class OutlierScores(NamedTuple):
 class Exemplars(NamedTuple):
     """Rows of a fit, with their clusters, that other rows are compared with.
 
+    The first half, at random, are the *reference*: rows are scored by their nearest rows of it. The
+    others are as new to it as later rows are, so their scores say how unusual one is.
+
     Attributes
     ----------
     rows : float32 array or CSR array, shape (n_exemplars, n_features)
         Of length 1 where the metric compares directions.
     labels : int64 array, shape (n_exemplars,)
     near : int64 array, shape (n_exemplars, n_near)
-        The nearest other exemplars.
+        The nearest other rows of the reference.
     radius : float32 array, shape (n_exemplars,)
         Mean distance to them.
     """
@@ -62,14 +65,11 @@ class Exemplars(NamedTuple):
     @classmethod
     def draw(cls, rows: Any, labels: np.ndarray, scales: Any, config: FitConfig) -> Exemplars:
         """Draw exemplars from the rows of a fit: all, or ten thousand."""
-        n_samples = rows.shape[0]
-        drawn: Any = slice(None)
-        if n_samples > MAX_EXEMPLARS:
-            rng = np.random.default_rng([config.seed, 3])
-            drawn = np.sort(rng.choice(n_samples, MAX_EXEMPLARS, replace=False))
+        rng, n_samples = np.random.default_rng([config.seed, 3]), rows.shape[0]
+        drawn = rng.permutation(n_samples)[:MAX_EXEMPLARS]
         # copies, since the caller may change the rows later
-        rows, labels = comparable(rows[drawn], scales, config.metric).copy(), labels[drawn].copy()
-        return cls(rows, labels, *_find_others(rows, rows))
+        rows, labels = comparable(rows[drawn], scales, config.metric), labels[drawn]
+        return cls(rows, labels, *_find_others(rows, rows[: _n_reference(len(labels))]))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return named arrays, from which :meth:`of_arrays` makes the exemplars again."""
@@ -95,19 +95,21 @@ class Exemplars(NamedTuple):
             raise ValueError(f"exemplars of shapes {shapes}")
         if n_rows < 2 or near.ndim != 2 or labels.min() < 0 or labels.max() >= _MAX_LABEL:
             raise ValueError("exemplars have no clusters")
-        if near.size == 0 or near.min() < 0 or near.max() >= n_rows:
+        if near.size == 0 or near.min() < 0 or near.max() >= _n_reference(n_rows):
             raise ValueError("exemplars have neighbours that are none of them")
         return cls(rows, labels, near, radius)
 
     def score(self, rows: Any) -> OutlierScores:
-        """Score comparable rows; one that is an exemplar is compared with the others.
+        """Score comparable rows; one of the reference is compared with the rest of it.
 
         A row's cluster is here the one that most of its nearest exemplars are in, so that rows of
         the fit and later ones are treated alike. The p-value is that of the more unusual of the two
-        scores, doubled: each is the rank among the scores of the exemplars (split-conformal).
+        scores, doubled: each is the rank among the scores of the exemplars that are not in the
+        reference (split-conformal).
         """
-        known = self._scores(self.near, self.radius)
-        found = known if rows is self.rows else self._scores(*_find_others(rows, self.rows))
+        n_reference = _n_reference(len(self.labels))
+        known = self._scores(self.near[n_reference:], self.radius[n_reference:])
+        found = self._scores(*_find_others(rows, self.rows[:n_reference]))
         ranks = [_rank(*both) for both in zip(found, known, strict=True)]
         return OutlierScores(*found, np.minimum(1.0, 2 * np.minimum(*ranks)))
 
@@ -123,12 +125,14 @@ class Exemplars(NamedTuple):
     def _usual_radius(self) -> np.ndarray:
         """Return the median radius of every cluster, or that of all where it is smaller."""
         usual = np.ones(int(self.labels.max()) + 1, np.float32)
-        order = np.argsort(self.labels, kind="stable")
-        labels, first = np.unique(self.labels[order], return_index=True)
-        parts = np.split(self.radius[order], first[1:])
+        n_reference = _n_reference(len(self.labels))
+        inside, radius = self.labels[:n_reference], self.radius[:n_reference]
+        order = np.argsort(inside, kind="stable")
+        labels, first = np.unique(inside[order], return_index=True)
+        parts = np.split(radius[order], first[1:])
         usual[labels] = [np.median(part) for part in parts]
         # strays may be a cluster of their own, which is not to say what is usual
-        limited: np.ndarray = np.minimum(usual, np.median(self.radius))
+        limited: np.ndarray = np.minimum(usual, np.median(radius))
         return limited
 
 
@@ -171,7 +175,8 @@ class ExemplarMixin:
         if self._exemplars is None:
             raise InvalidInputError("score_outliers needs a fit with outliers=0 or more.")
         assigner, rows = self._ready(X)
-        compared = comparable(rows, assigner.column_scales, self.metric)
+        near = subtract_origin(rows, assigner.far_origin)
+        compared = comparable(near, assigner.column_scales, self.metric)
         scores: OutlierScores = self._exemplars.score(compared)
         return scores
 
@@ -182,10 +187,8 @@ class ExemplarMixin:
         self._exemplars = None
         if self.outliers is None:
             return labels
-        self._exemplars = known = Exemplars.draw(rows, labels, scales, config)
-        if len(known.labels) < len(labels):
-            return self._refuse_outliers(rows, labels, scales)
-        return np.where(known.score(known.rows).p_value <= self.outliers, -1, labels)
+        self._exemplars = Exemplars.draw(rows, labels, scales, config)
+        return self._refuse_outliers(rows, labels, scales)
 
     def _refuse_outliers(self, rows: Any, labels: np.ndarray, scales: Any) -> np.ndarray:
         """Label −1 what belongs nowhere."""
@@ -193,6 +196,11 @@ class ExemplarMixin:
             return labels
         rule = OutlierRule(self._exemplars, self.outliers, scales, self.metric)
         return np.where(rule.refuses(rows), -1, labels)
+
+
+def _n_reference(n_exemplars: int) -> int:
+    """Return how many exemplars are the reference: half of them, and two at least."""
+    return max(2, n_exemplars - n_exemplars // 2)
 
 
 def _find_others(queries: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:

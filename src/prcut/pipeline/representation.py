@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from prcut.graph.neighbors import Metric, find_neighbors
 from prcut.graph.rows import as_rows
 from prcut.numerics.matching import adjusted_rand
 from prcut.numerics.validation import check_positive_int
-from prcut.search.partition import quick_partition
+from prcut.search.balance import Resampled, choose_balance
 
-_N_SEEDS, _N_SPLITS = 3, 2
+_N_SPLITS = 2
 # the rotation of more columns takes longer than the searches
 _MAX_ROTATED = 1024
 
@@ -30,9 +29,9 @@ def score_representation(
 ) -> float:
     """Return how much independent clusterings of a representation agree: 1 fully, 0 by chance.
 
-    The mean of two mean adjusted Rand indices: between quick searches of the same graph from
-    different seeds, and between searches of the graphs of two random halves of the columns, rotated
-    first so that the halves are alike. A representation whose clusters depend on where the search
+    The mean of two mean adjusted Rand indices: between searches of the same graph with resampled
+    edges, and between searches of the graphs of two random halves of the columns, rotated first so
+    that the halves are alike. A representation whose clusters depend on where the search
     starts, or on a few columns, scores low; so does one of only a few columns.
 
     Compare only representations of the same rows, with the same ``n_clusters`` and ``n_neighbors``.
@@ -56,18 +55,16 @@ def score_representation(
     check_positive_int("n_neighbors", n_neighbors)
     rows = as_rows(rows)
 
-    def search(columns: Any, seeds: range) -> list[np.ndarray]:
+    def search(columns: Any) -> Resampled:
         found = find_neighbors(columns, n_neighbors, metric=metric, seed=seed)
         graph = link_neighbors(found, columns, "mean")
-        return [quick_partition(graph, n_clusters, seed=one).partition.labels for one in seeds]
+        return choose_balance(graph, n_clusters, seed=seed)
 
-    starts = search(rows, range(seed, seed + _N_SEEDS))
     halves = [
-        adjusted_rand(*(search(half, range(seed, seed + 1))[0] for half in both))
+        adjusted_rand(*(search(half).partitions[0] for half in both))
         for both in _split(rows, np.random.default_rng(seed))
     ]
-    between = [adjusted_rand(*pair) for pair in combinations(starts, 2)]
-    return float((np.mean(between) + np.mean(halves)) / 2)
+    return float((search(rows).agreement + np.mean(halves)) / 2)
 
 
 def _split(rows: Any, rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:

@@ -16,6 +16,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.row_index import RowIndex
 from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.config import check_fraction
 from prcut.pipeline.layers import parse_layers
@@ -23,6 +24,7 @@ from prcut.pipeline.outliers import Exemplars, OutlierRule
 from prcut.pipeline.starts import Lazy, LazyStart, Start
 from prcut.runtime.device import choose_device
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
+from prcut.search.count import ClusterCount
 from prcut.search.explain import Reasons
 from prcut.search.merge import MergeTree
 from prcut.training.assigner import hub, onnx_export
@@ -40,6 +42,8 @@ _WHOLE = ("n_steps_", "n_neighbors_", "n_features_in_", "_is_weighted")
 _FINITE = ("objective_", "ratio_cut_", "balance_weight_")
 # what a start must be made for
 _OF_START = ("assigner_", "n_steps_")
+# arrays of a ClusterCount, in its order
+_OF_COUNT = ("tried", "agreement", "entropy")
 
 
 class SavedFit(NamedTuple):
@@ -243,6 +247,7 @@ class SaveMixin:
 
     _start: LazyStart
     _exemplars: Exemplars | None
+    _seen: RowIndex | None
     _reasons: Lazy[Reasons] | None
     cluster_stability_: np.ndarray | None
 
@@ -274,6 +279,13 @@ class SaveMixin:
         }
         if getattr(self, "cluster_stability_", None) is not None:
             arrays["stability"] = self.cluster_stability_
+        if self._seen is not None:
+            arrays["keys"] = self._seen.in_order()
+        if hasattr(self, "violated_links_"):
+            arrays["violated_links"] = self.violated_links_
+        if hasattr(self, "cluster_count_"):
+            _, *counted = self.cluster_count_
+            arrays |= {f"count.{k}": v for k, v in zip(_OF_COUNT, counted, strict=True)}
         if self._exemplars is not None:
             arrays["clusters"] = self.clusters_
         if self._reasons is not None:
@@ -314,6 +326,18 @@ class SaveMixin:
             self.cluster_stability_ = stability = arrays["stability"]
             if stability.shape != (self.n_clusters_,) or not np.isfinite(stability).all():
                 raise ValueError(f"stability of shape {stability.shape}")
+        if "keys" in arrays:
+            if arrays["keys"].shape != self.labels_.shape or arrays["keys"].dtype != np.int64:
+                raise ValueError(f"keys of shape {arrays['keys'].shape}")
+            self._seen = RowIndex.of(arrays["keys"])
+        if "violated_links" in arrays:
+            self.violated_links_ = pairs = arrays["violated_links"]
+            if pairs.dtype != np.int64 or pairs.shape != (len(pairs), 2):
+                raise ValueError(f"violated_links of shape {pairs.shape}")
+        if counted := _under("count.", arrays):
+            self.cluster_count_ = ClusterCount(self.n_clusters_, *(counted[k] for k in _OF_COUNT))
+            if len({values.shape for values in counted.values()}) > 1:
+                raise ValueError("a count of arrays that differ in length")
         if reasons := _under("reasons.", arrays):
             self._reasons = Lazy.of(_parse_reasons(reasons, len(self.labels_), self.n_clusters_))
         history = {k: torch.from_numpy(v) for k, v in _under("history.", arrays).items()}

@@ -67,6 +67,6 @@ def score_sums(
     has_tree = links is not None and bool(sizes.all())
     tree = merge_further(CoarseGraph(links, sizes), cost, layer_sizes) if has_tree else None
     ratio_cut = float(np.divide(0.5 * cuts, sizes, out=np.zeros(len(cuts)), where=cuts > 0).sum())
-    whole = sizes.astype(np.int64)
-    is_whole = np.array_equal(whole, sizes)
-    return Score(cost.objective(cuts, sizes), ratio_cut, whole if is_whole else sizes, tree)
+    is_whole = sizes.max() < 2**53 and np.array_equal(np.rint(sizes), sizes)
+    counted = sizes.astype(np.int64) if is_whole else sizes
+    return Score(cost.objective(cuts, sizes), ratio_cut, counted, tree)

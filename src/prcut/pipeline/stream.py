@@ -86,6 +86,7 @@ class StreamMixin:
         scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
         graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
         start = train_further(rows, graph, config, before, device, scales)
+        self._clear("_names", "n_neighbors_")
         self._start = LazyStart.of(start)
         ranked = rank_clusters(start.assigner, rows)
         self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()

@@ -11,7 +11,8 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from prcut.errors import InvalidInputError
-from prcut.graph.rows import as_features, divide_columns
+from prcut.graph.row_index import RowIndex, row_keys
+from prcut.graph.rows import as_features, divide_columns, subtract_origin
 from prcut.pipeline.choose import build_neighbor_graph
 from prcut.pipeline.cluster_ids import ClusterIds
 from prcut.pipeline.config import FitConfig
@@ -94,7 +95,8 @@ def update_rows(
     before = np.concatenate([old_labels, np.full(new_rows.shape[0], -1)])
     first = before.copy()
     first[before < 0] = assign_labels(assigner, rows[before < 0])
-    scales = assigner.column_scales
+    scales, origin = assigner.column_scales, assigner.far_origin
+    rows = subtract_origin(rows, origin)
     graph = build_neighbor_graph(divide_columns(rows, scales), n_neighbors, config)
     cost = {"balance_weight": balance_weight, "stickiness": stickiness}
     found = follow(graph, first, before >= 0, config.n_clusters, **cost)
@@ -107,10 +109,10 @@ def update_rows(
     votes = Votes.of(graph, labels, (), len(used))
     features = as_features(divide_columns(rows, scales))
     options = config, device, None, None
-    start = distil_votes(features, votes, balance_weight, options, scales, lazy)
+    start = distil_votes(features, votes, balance_weight, options, scales, lazy, origin=origin)
     score = score_labels(graph, labels, len(used), balance_weight)
     fit = Fit(start, labels, *score, balance_weight, "search", n_neighbors, (), votes.shares())
-    fit = fit._replace(scales=scales, graph=graph)
+    fit = fit._replace(scales=scales, graph=graph, origin=origin)
     ids = [*named.tolist(), -1]  # no other is -1, and so the last
     changes = tuple(
         one._replace(cluster=ids[one.cluster], other=ids[one.other]) for one in found.changes
@@ -135,6 +137,7 @@ class UpdateMixin:
 
     _names: ClusterIds
     _kept: tuple[Any, np.ndarray] | None
+    _seen: RowIndex | None
     _reasons: Lazy[Reasons] | None
     changes_: tuple[Change, ...]
     _steps: tuple[Step, ...]
@@ -200,18 +203,19 @@ class UpdateMixin:
             lazy=True,
         )
         fit, rows = found.fit, stack_rows(old_rows, new_rows)
-        for name in ("cluster_count_", "probs_"):  # of the earlier fit
-            self.__dict__.pop(name, None)
+        self._clear("balance_weight_", "n_neighbors_")
         # they are, of rows in memory
         assert fit.labels is not None and fit.probabilities is not None  # noqa: S101, PT018
         self.n_clusters_ = len(found.names.ids)
         self.clusters_ = fit.labels.copy()
         self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        self.labels_ = self._refuse_of_fit(rows, fit.labels, fit.scales, config)
+        near = subtract_origin(rows, fit.origin)
+        self.labels_ = self._refuse_of_fit(near, fit.labels, fit.scales, config)
         self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
         self._start, self._steps, self.merge_tree_ = fit.start, (), fit.merge_tree
         self._set_layers(None, None)
         self._keep_fit(rows, fit, config.seed)
+        self._seen = RowIndex.of(row_keys(rows))
         self._names, self.changes_ = found.names, found.changes
         return self
 

@@ -24,7 +24,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from tokenize import TokenError
@@ -161,15 +161,16 @@ class Folder:
         if self._is_local:
             self.filesystem.create_dir(self.path, recursive=True)
             written = f"{self.path}/.{name}.{secrets.token_hex(4)}.{_TEMPORARY}"
-        with self.filesystem.open_output_stream(written) as stream:
-            for chunk in chunks:
-                stream.write(chunk)
-                digest.update(chunk)
-                size += len(chunk)
-        if self._is_local:
-            _sync(written)
-            os.replace(written, final)  # noqa: PTH105
-            _sync(self.path)
+        with _unfinished(written) if self._is_local else nullcontext():
+            with self.filesystem.open_output_stream(written) as stream:
+                for chunk in chunks:
+                    stream.write(chunk)
+                    digest.update(chunk)
+                    size += len(chunk)
+            if self._is_local:
+                _sync(written)
+                os.replace(written, final)  # noqa: PTH105
+                _sync(self.path)
         return {"size": size, "sha256": digest.hexdigest()}
 
     def read_bytes(self, name: str) -> bytes:
@@ -343,18 +344,65 @@ class Folder:
         return manifest
 
     def clear_unfinished(self) -> None:
-        """Remove what killed writers left behind; call it only when nobody writes here."""
+        """Remove what killed writers left behind, and nothing that a live one holds."""
         from pyarrow import fs
 
         everything = fs.FileSelector(self.path, allow_not_found=True, recursive=True)
         for info in self.filesystem.get_file_info(everything):
-            if info.is_file and _UNFINISHED.fullmatch(info.base_name):
-                self.filesystem.delete_file(info.path)
+            if info.is_file and _UNFINISHED.fullmatch(info.base_name) and _is_stale(info.path):
+                with suppress(OSError):  # its writer, or another start, was faster
+                    self.filesystem.delete_file(info.path)
 
     def delete(self) -> None:
         """Remove the folder and everything in it, if it exists."""
         if self.filesystem.get_file_info(self.path).type.name != "NotFound":
             self.filesystem.delete_dir(self.path)
+
+
+@contextmanager
+def _unfinished(path: str) -> Iterator[None]:
+    """Make a file and lock it until it is written; remove it where that fails.
+
+    The lock ends with the process that holds it, however that ends.
+    """
+    while True:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        _lock(descriptor)
+        if os.path.exists(path):  # noqa: PTH110
+            break
+        os.close(descriptor)  # another start removed it before it was locked
+    try:
+        yield
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.remove(path)  # noqa: PTH107
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _is_stale(path: str) -> bool:
+    """Return whether nobody holds the lock of an unfinished file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return True
+    try:
+        return _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file; return whether that is sure to have worked."""
+    if sys.platform != "win32":  # where open files cannot be removed anyway
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # held, or on a filesystem without locks
+            return False
+    return True
 
 
 def _sync(path: str) -> None:

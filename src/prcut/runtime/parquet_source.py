@@ -6,7 +6,6 @@ the other decodes every page once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -21,6 +20,7 @@ from pyarrow import fs
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.numerics.validation import check_finite
 from prcut.runtime.columns import match_columns, stack_columns
+from prcut.runtime.fingerprint import fingerprint_files
 from prcut.runtime.folder import absolute_path, locate
 from prcut.runtime.vector_column import (
     check_no_nulls,
@@ -78,9 +78,8 @@ class ParquetSource:
         self.id_type = schema.field(id_column).type if id_column else None
         kind = pa.list_(pa.float32()) if self._wide else schema.field(self._read_from).type
         self.dtype: np.dtype[Any] = vector_dtype(kind, self._held)
-        lines = [f"{info.base_name} {info.size} {n}" for info, n in zip(infos, counts, strict=True)]
-        content = "\n".join([*lines, f"{self.column} {self.id_column}"])
-        self.fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        about = f"{counts} {self.column} {self.id_column}"
+        self.fingerprint = fingerprint_files(self._filesystem, infos, about)
         # of a column: the row after the last that was read, the rest of its batch, later batches
         self._streams: dict[str, tuple[int, list[pa.Array], Iterator[pa.Array]]] = {}
         self.n_features = self._count_features()

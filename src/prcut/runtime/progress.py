@@ -6,7 +6,6 @@ The library only reports progress; showing it is left to the caller.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,11 +53,11 @@ class Reporter:
 
 
 class Step(NamedTuple):
-    """Something that was done, the seconds it took, and the objective reached, or NaN."""
+    """Something that was done, the seconds it took, and the objective reached, if one was."""
 
     name: str
     seconds: float
-    objective: float
+    objective: float | None = None
 
 
 class StepLog(list[Step]):
@@ -74,13 +73,13 @@ class StepLog(list[Step]):
         super().__init__()
         self._on_step, self._last = on_step, time.perf_counter()
 
-    def __call__(self, name: str, objective: float = math.nan) -> None:
+    def __call__(self, name: str, objective: float | None = None) -> None:
         """Add a step that has just ended."""
         now = time.perf_counter()
         step = Step(name, now - self._last, objective)
         self._last = now
         self.append(step)
-        _LOG.info("%s%s", name, "" if math.isnan(objective) else f": objective {objective:.4f}")
+        _LOG.info("%s%s", name, "" if objective is None else f": objective {objective:.4f}")
         if self._on_step is not None:
             self._on_step(step)
 

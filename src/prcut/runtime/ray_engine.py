@@ -7,6 +7,7 @@ lost with Ray's own state.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import os
@@ -14,7 +15,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
+from shutil import rmtree
 from statistics import median
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from prcut.errors import InvalidInputError, StageError
@@ -109,12 +112,30 @@ def _connect(address: str) -> None:
     own = address == "local"
     if own:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options["_temp_dir"] = _private_folder()
     try:
         with _loopback() if own else nullcontext():
             ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"no Ray cluster answers at {address=}: {reason}") from error
+
+
+def _private_folder() -> str:
+    """Make a folder that no other user can read, and remove it when this process ends.
+
+    By default Ray writes to /tmp/ray, which may be another user's.
+    """
+    import ray
+
+    folder = mkdtemp(prefix="ray-")  # short: the paths of Ray's sockets have 107 characters
+
+    def remove() -> None:
+        ray.shutdown()
+        rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Rows have a fixed order and are numbered from 0. A source reads any range of row
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from tokenize import TokenError
@@ -15,7 +14,8 @@ import numpy as np
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_finite
-from prcut.runtime.folder import absolute_path
+from prcut.runtime.fingerprint import fingerprint_array, fingerprint_files
+from prcut.runtime.folder import absolute_path, locate
 from prcut.runtime.frames import as_rows
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Source(Protocol):
     path: str | None
     """Absolute, or a URI; None of an array in memory."""
     fingerprint: str
-    """Changes with the data, as far as sizes, names and a sample of rows show it."""
+    """Changes with the data: see :func:`prcut.runtime.fingerprint.fingerprint_files`."""
     group_starts: np.ndarray
     """Rows at which reading can begin without decoding earlier ones, int64, ascending."""
 
@@ -183,10 +183,11 @@ class ArraySource:
         self.n_samples, self.n_features = array.shape
         is_half = array.dtype == np.float16
         self.dtype: np.dtype[Any] = np.dtype(np.float16 if is_half else np.float32)
-        digest = hashlib.sha256(f"{array.shape}{array.dtype}".encode())
-        for row in np.linspace(0, self.n_samples - 1, num=min(64, self.n_samples), dtype=np.int64):
-            digest.update(np.ascontiguousarray(array[row]).tobytes())
-        self.fingerprint = digest.hexdigest()
+        if path is None:
+            self.fingerprint = fingerprint_array(array)
+        else:
+            filesystem, local = locate(path)
+            self.fingerprint = fingerprint_files(filesystem, [filesystem.get_file_info(local)])
         self.group_starts = np.empty(0, np.int64)  # reading can begin anywhere
 
     def read(self, start: int, stop: int) -> np.ndarray:

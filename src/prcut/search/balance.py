@@ -7,6 +7,7 @@ large class, or joins small ones, only to make sizes equal is not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 from typing import NamedTuple
@@ -14,23 +15,38 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import triu
 from scipy.special import entr
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.numerics.matching import adjusted_rand
 from prcut.runtime.engine import map_threads
 from prcut.search.fragments import CoarseGraph, as_coarse, split_rows
 from prcut.search.many import MANY_CLUSTERS, group_many, start_many
 from prcut.search.prices import Prices
 from prcut.search.problem import Problem
 
-# strong enough that sizes are similar, and so weak that it only keeps clusters from being empty
-BALANCE_WEIGHTS = (0.3, 0.01)
-# pairs of resamples whose agreement is averaged: with four there are six
+# with 0.3 sizes are similar; 0.01 only keeps clusters from being empty
+_STRONG, _WEAK = 0.3, 0.01
+BALANCE_WEIGHTS = (_STRONG, _WEAK)
+# four resamples make six pairs to compare
 N_RESAMPLES = 4
+# weak balance must raise the mean normalised mutual information of the pairs by this much: less
+# changes with the seed
+_GAIN = 0.01
+# effective number of clusters, exp(entropy of sizes), over their number: above this, sizes are
+# nearly equal without balance, so strong balance does no harm
+_EVEN = 0.9
+# below this evenness one cluster has usually swallowed others, which is found again however the
+# edges are drawn
+_COLLAPSED = 0.5
+# unless partitions agree this well: then the clusters are far apart, and really so unequal
+_CERTAIN = 0.95
 # random labellings that each search improves, and the most of them times clusters: with many
 # clusters nothing random comes near the result of merging
 _N_RANDOM = 3
 _MAX_RANDOM_CLUSTERS = 240
+# an edge whose draw rounds to nothing keeps this fraction of the mean weight, since graphs store no
+# zeros
+_LEAST_DRAW = 1e-9
 
 
 class Resampled(NamedTuple):
@@ -39,53 +55,68 @@ class Resampled(NamedTuple):
     Attributes
     ----------
     balance_weight : float
-    agreement : float
-        Mean adjusted Rand index of all pairs of partitions.
     partitions : tuple of int64 arrays, shape (n_samples,)
     """
 
     balance_weight: float
-    agreement: float
     partitions: tuple[np.ndarray, ...]
 
     @property
-    def support(self) -> float:
-        """Agreement times the mean entropy of the partitions.
+    def agreement(self) -> float:
+        """Mean adjusted Rand index of all pairs of partitions."""
+        return self._mean_of_pairs(adjusted_rand_score)
 
-        A partition into one large cluster and a few outliers is found again as well, and says
-        little: entropy counts what a partition tells.
+    @property
+    def shared_information(self) -> float:
+        """Mean normalised mutual information of all pairs of partitions.
+
+        It counts small clusters, of which the adjusted Rand index sees little.
         """
-        return self.agreement * float(np.mean([entropy(labels) for labels in self.partitions]))
+        return self._mean_of_pairs(partial(normalized_mutual_info_score, average_method="max"))
+
+    def evenness(self, n_clusters: int) -> float:
+        """Return the mean effective number of clusters over their number: 1 for equal sizes."""
+        shares = [np.bincount(labels) / len(labels) for labels in self.partitions]
+        return float(np.exp(np.mean([entr(one).sum() for one in shares])) / n_clusters)
+
+    def _mean_of_pairs(self, score: Callable[..., float]) -> float:
+        return float(np.mean([score(*pair) for pair in combinations(self.partitions, 2)] or [1.0]))
 
 
 def choose_balance(
     graph: SimilarityGraph | CoarseGraph,
     n_clusters: int,
-    weights: tuple[float, ...] = BALANCE_WEIGHTS,
     *,
+    balance_weight: float | None = None,
     prices: Prices | None = None,
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
     n_jobs: int = 1,
 ) -> Resampled:
-    """Search resampled graphs with every weight; return those of the weight with most support.
+    """Search resampled graphs with strong and with weak balance; return what the graph supports.
+
+    A ``balance_weight`` that is given is the only one searched.
 
     Examples
     --------
-    >>> two = [0, 0, 0, 0, 0, 0, 1, 1]  # six rows that are all alike, and two others
-    >>> chosen = choose_balance(SimilarityGraph.from_labels(two), 2)
+    >>> graph = SimilarityGraph.from_labels([0, 0, 0, 0, 0, 0, 1, 1])
+    >>> chosen = choose_balance(graph, 2)
     >>> chosen.agreement, len(chosen.partitions)
     (1.0, 4)
     """
-    coarse = as_coarse(graph)
-    search = partial(search_resampled, coarse, n_clusters, weights, prices)
+    weights = BALANCE_WEIGHTS if balance_weight is None else (balance_weight,)
+    search = partial(search_resampled, as_coarse(graph), n_clusters, weights, prices)
     rngs = np.random.default_rng([seed, 2]).spawn(n_resamples)
     by_weight = zip(*map_threads(search, rngs, n_jobs), strict=True)
-    tried = [
-        Resampled(weight, mean_agreement(partitions), partitions)
-        for weight, partitions in zip(weights, by_weight, strict=True)
-    ]
-    return max(tried, key=lambda one: one.support)
+    strong, *others = (
+        Resampled(weight, partitions) for weight, partitions in zip(weights, by_weight, strict=True)
+    )
+    for weak in others:
+        evenness = weak.evenness(n_clusters)
+        is_plausible = evenness <= _EVEN and (evenness >= _COLLAPSED or weak.agreement >= _CERTAIN)
+        if is_plausible and weak.shared_information > strong.shared_information + _GAIN:
+            return weak
+    return strong
 
 
 def search_resampled(
@@ -115,15 +146,6 @@ def resample_edges(graph: CoarseGraph, rng: np.random.Generator) -> CoarseGraph:
     it makes no difference whether a graph is contracted before its edges are resampled or after.
     """
     upper = triu(graph.links, 1, format="csr")
-    upper.data = graph.edge_weight * rng.standard_gamma(upper.data / graph.edge_weight)
+    drawn = rng.standard_gamma(upper.data / graph.edge_weight)
+    upper.data = graph.edge_weight * np.maximum(drawn, _LEAST_DRAW)
     return graph._replace(links=upper + upper.T)
-
-
-def mean_agreement(partitions: tuple[np.ndarray, ...]) -> float:
-    """Return the mean adjusted Rand index of all pairs of partitions."""
-    return float(np.mean([adjusted_rand(*pair) for pair in combinations(partitions, 2)] or [1.0]))
-
-
-def entropy(labels: np.ndarray) -> float:
-    """Return the entropy of a partition, in nats."""
-    return float(entr(np.bincount(labels) / len(labels)).sum())

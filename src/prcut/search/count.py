@@ -8,17 +8,17 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import triu
 from scipy.special import entr
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.matching import adjusted_rand
+from prcut.numerics.objective import ClusterCost
 from prcut.runtime.engine import map_threads
-from prcut.search.fragments import CoarseGraph, contract, find_fragments
+from prcut.search.balance import resample_edges
+from prcut.search.fragments import CoarseGraph, as_coarse, contract, find_fragments
 from prcut.search.merge import MergeTree, merge
 from prcut.search.moves import improve
-from prcut.search.partition import as_coarse, weigh_balance
-from prcut.search.problem import cluster_cost
+from prcut.search.problem import Problem, cluster_cost
 from prcut.search.refine import refine
 
 # independent searches, and the rows on which they are compared at most
@@ -39,6 +39,10 @@ _RISING = 1.15
 _NOTHING, _NOTHING_OF_ROW, _LAYER, _WORTHLESS = 0.5, 3.0, 0.6, 2 / 3
 # of two trees, since either alone may join parts of clusters that are far apart
 _TREE_BALANCES = 0.3, 0.1
+# an empty cluster costs so many times what a cluster of the draft adds to the cut, within limits
+_BALANCE_PER_CUT = 10.0
+_MIN_BALANCE = 0.1
+_MAX_BALANCE = 1.0
 
 
 class ClusterCount(NamedTuple):
@@ -180,24 +184,13 @@ def _grow_trees(
     n_fragments = max(most, min(_PER_CLUSTER * max(most, _FIRST), len(graph.sizes) // 4))
 
     def grow(rng: np.random.Generator) -> _Tree:
-        own = _weigh_anew(graph, rng)
+        own = resample_edges(graph, rng)
         fragments = find_fragments(own.links, n_fragments, rng)
         between = contract(own.links, fragments, sizes=own.sizes)
         merges = [merge(between, cluster_cost(own, 2, weight)) for weight in _TREE_BALANCES]
         return _Tree(own, fragments, between, merges)
 
     return list(map_threads(grow, rng.spawn(_N_SEARCHES), n_jobs))
-
-
-def _weigh_anew(graph: CoarseGraph, rng: np.random.Generator) -> CoarseGraph:
-    """Multiply every edge's weight by an exponential variable of mean 1 (Bayesian bootstrap).
-
-    On the same edges searches would also agree on what only these edges say, above all on small
-    clusters.
-    """
-    upper = triu(graph.links, 1, format="csr")
-    upper.data *= rng.exponential(size=upper.nnz)
-    return graph._replace(links=upper + upper.T)
 
 
 def _measure(
@@ -214,12 +207,22 @@ def _search(numbers: np.ndarray, compared: np.ndarray, own: _Tree) -> list[np.nd
     found, (graph, fragments, between, merges) = [], own
     for number in np.minimum(numbers, len(between.sizes)).tolist():
         drafts, free = [tree.labels(number) for tree in merges], cluster_cost(graph, number, 0.0)
-        weight = min(weigh_balance(between, draft, free) for draft in drafts)
+        weight = min(_weigh_balance(between, draft, free) for draft in drafts)
         cost = cluster_cost(graph, number, weight)
         labels, _ = min((improve(between, draft, cost) for draft in drafts), key=itemgetter(1))
         labels = refine(graph.links, labels[fragments], cost, max_rounds=_MAX_ROUNDS)
         found.append(labels[compared])
     return found
+
+
+def _weigh_balance(graph: CoarseGraph, labels: np.ndarray, cut: ClusterCost) -> float:
+    """Return the balance weight for a draft, by a cost without balance.
+
+    Of many numbers of clusters each needs its own, and searches with two weights would take twice
+    as long.
+    """
+    wanted = _BALANCE_PER_CUT * Problem(graph, cut).score(labels).objective / (cut.n_clusters - 1)
+    return min(_MAX_BALANCE, max(_MIN_BALANCE, wanted))
 
 
 def _compare(partitions: tuple[np.ndarray, ...]) -> tuple[float, float]:

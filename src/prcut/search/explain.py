@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.objective import ClusterCost
-from prcut.search.partition import as_coarse
+from prcut.search.fragments import as_coarse
 from prcut.search.problem import cluster_cost
 from prcut.search.sweep import cluster_sums
 

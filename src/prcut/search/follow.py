@@ -27,8 +27,8 @@ from scipy.stats import binom
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.objective import ClusterCost
-from prcut.search.fragments import CoarseGraph, contract
-from prcut.search.partition import as_coarse, refine_labels
+from prcut.search.fragments import CoarseGraph, as_coarse, contract
+from prcut.search.partition import refine_labels
 from prcut.search.prices import Prices
 from prcut.search.problem import cluster_cost
 
@@ -258,8 +258,8 @@ class _World:
     def _savings(self, cost: ClusterCost) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return what every two clusters would save by merging, their numbers and their sizes."""
         used, labels = np.unique(self.labels, return_inverse=True)
-        links, sizes, _ = contract(self.coarse.links, labels.reshape(-1))
-        between = links.toarray()
+        groups = contract(self.coarse.links, labels.reshape(-1))
+        between, sizes = groups.links.toarray(), groups.sizes
         cuts = between.sum(1)
         own = cost(cuts, sizes)
         merged = cost(cuts[:, None] + cuts - 2 * between, sizes[:, None] + sizes)

@@ -127,12 +127,13 @@ class CoarseGraph(NamedTuple):
 
 
 def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
-    """Return the weights in float64, with 32-bit indices if they suffice; rows have size 1."""
+    """Return the weights in units of the largest, in float64; rows have size 1."""
     if isinstance(graph, CoarseGraph):
         return graph
     weight = graph.to_scipy()
     dtype = np.int32 if weight.nnz <= np.iinfo(np.int32).max else np.int64
-    arrays = weight.data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
+    data = weight.data.astype(np.float64) / (weight.data.max(initial=0) or 1)
+    arrays = data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
     links = csr_array(arrays, shape=weight.shape, dtype=np.float64)
     mean = float(links.data.mean()) if links.nnz else 1.0
     return CoarseGraph(links, np.ones(weight.shape[0]), edge_weight=mean)

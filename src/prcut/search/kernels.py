@@ -160,6 +160,13 @@ def as_graph(weight: csr_array) -> Graph:
             f"n_samples={n_rows} must be <= {_MAX_ROWS}, the rows of a graph that can be searched; "
             "fit a sample of the rows and predict the others."
         )
+    # a row notes a cluster when the weight to it is 0 so far: with stored zeros it would note more
+    # clusters than there is memory for
+    if not (weight.data > 0).all():
+        raise InvalidInputError(
+            "the graph stores weights that are not above 0; make it with "
+            "SimilarityGraph.from_scipy, which drops zeros and refuses the others."
+        )
     columns = (weight.indptr, np.int64), (weight.indices, np.int32), (weight.data, np.float64)
     arrays = [np.ascontiguousarray(array, dtype) for array, dtype in columns]
     graph: Graph = _kept(Graph(weight.shape[0], *map(_address, arrays)), arrays)

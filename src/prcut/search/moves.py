@@ -146,7 +146,7 @@ def _mergers(coarse: CoarseGraph, cost: ClusterCost) -> list[partial[list[np.nda
 
 def _spectral(coarse: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Cluster the eigenvectors that relax the ratio cut: finds very different cluster sizes."""
-    links, sizes, _ = coarse
+    links, sizes = coarse.links, coarse.sizes
     if not 1 < n_clusters < len(sizes) <= _MAX_SPECTRAL_FRAGMENTS:
         return []
     dense, root = links.toarray(), 1 / np.sqrt(sizes)

@@ -15,7 +15,6 @@ from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runtime.engine import map_threads
 from prcut.runtime.progress import StepLog
 from prcut.search.balance import (
-    BALANCE_WEIGHTS,
     N_RESAMPLES,
     Resampled,
     choose_balance,
@@ -70,8 +69,8 @@ def find_partition(
 ) -> Partition:
     """Search for the partition of the rows with the lowest objective.
 
-    The edges are resampled four times. A search of each resample with strong and with weak balance
-    shows which of them the graph supports: see :func:`prcut.search.balance.choose_balance`. The
+    The edges are resampled four times. Searches of every resample with strong and with weak balance
+    show which of them the graph supports: see :func:`prcut.search.balance.choose_balance`. The
     partitions found with it are refined on the graph itself. Rows that all of them keep together
     are fragments: the best clusters of these take from every start what it found best. Last, small
     groups of linked rows move, which single rows never would.
@@ -84,8 +83,8 @@ def find_partition(
         See :func:`prcut.numerics.objective.balance_factor`; by default the one that the graph
         supports.
     n_init : int
-        Number of starts; beyond four, more resamples are searched. With 0 and without ``starts``,
-        the best of two is improved and nothing is combined.
+        Number of starts, at least two; beyond four, more resamples are searched with the weight
+        that was chosen.
     seed : int
     resampled : Resampled, optional
         Result of :func:`choose_balance` for the same graph, which is then not repeated.
@@ -111,7 +110,7 @@ def find_partition(
         resampled = choose_balance(
             coarse,
             n_clusters,
-            BALANCE_WEIGHTS if balance_weight is None else (balance_weight,),
+            balance_weight=balance_weight,
             prices=prices,
             n_resamples=max(_MIN_RESAMPLES, min(n_init, N_RESAMPLES)),
             seed=seed,
@@ -138,9 +137,8 @@ def find_partition(
             log("combined starts", partition.objective)
             partition = move_groups(problem, partition.labels, rng)
         else:
-            if n_init or starts:
-                partition = _combined(problem, partitions, rng, n_jobs)
-                log("combined starts", partition.objective)
+            partition = _combined(problem, partitions, rng, n_jobs)
+            log("combined starts", partition.objective)
             n_cycles = 0 if len(coarse.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
             find = partial(find_groups, coarse.links, GROUP_SIZE)
             for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-
-from prcut.errors import PRCutError
 
 # its multiples modulo 1 are evenly spread, however many there are
 _GOLDEN_RATIO = 0.6180339887
@@ -14,23 +10,14 @@ _GOLDEN_RATIO = 0.6180339887
 _TONES = np.array([[0.75, 0.82], [0.45, 0.80], [0.60, 0.66]])
 
 
-def load_matplotlib() -> Any:
-    """Import matplotlib, or say how to install it."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise PRCutError(
-            f"plots and reports need matplotlib ({error}): pip install 'prcut[plot]'."
-        ) from error
-    return matplotlib
-
-
 def cluster_colors(n_clusters: int) -> np.ndarray:
     """Choose colours of clusters, float, shape (n_clusters, 3): red, green, blue from 0 to 1.
 
     Up to ten clusters have matplotlib's colours; more have evenly spread hues in three tones.
     """
-    ten = np.array(load_matplotlib().color_sequences["tab10"])
+    import matplotlib  # not at the top: it takes longer to load than most commands
+
+    ten = np.array(matplotlib.color_sequences["tab10"])
     if n_clusters <= len(ten):
         return ten[:n_clusters]
     from matplotlib.colors import hsv_to_rgb

@@ -16,7 +16,7 @@ from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.cuts import cluster_links
 from prcut.numerics.matching import count_shared
-from prcut.ui.colors import cluster_colors, load_matplotlib
+from prcut.ui.colors import cluster_colors
 from prcut.ui.matrix import MOST_TICKS, draw_matched, draw_matrix, percent_of_rows
 from prcut.ui.report.inspection import Inspectable
 from prcut.ui.report.projection import learn_projection
@@ -43,7 +43,6 @@ class _Display:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes, or on new ones."""
-        load_matplotlib()
         if ax is None:
             import matplotlib.pyplot as plt
 
@@ -129,12 +128,13 @@ class ClusterMapDisplay(_Display):
                 self._name(ax, int(number))
 
     def _name(self, ax: Any, number: int) -> None:
+        from matplotlib import rcParams
         from matplotlib.patheffects import withStroke
 
         inside = self.coords[self.labels == number]
         # the row nearest to the median: the median itself may lie in another cluster
         middle = inside[np.abs(inside - np.median(inside, 0)).sum(1).argmin()]
-        halo = withStroke(linewidth=2.5, foreground=load_matplotlib().rcParams["axes.facecolor"])
+        halo = withStroke(linewidth=2.5, foreground=rcParams["axes.facecolor"])
         text = str(number) if self.names is None else self.names[number]
         style: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "path_effects": [halo]}
         drawn = ax.text(*middle, text, ha="center", va="center", clip_on=True, **style)
@@ -169,7 +169,9 @@ class ClusterSizesDisplay(_Display):
             ax.fill_between(numbers, np.sort(self.sizes)[::-1], color="tab:blue", step="post", lw=0)
             ax.set_xlabel("clusters, largest first")
             ax.margins(x=0)
-        color = load_matplotlib().rcParams["text.color"]
+        from matplotlib import rcParams
+
+        color = rcParams["text.color"]
         ax.axhline(self.sizes.mean(), color=color, lw=0.8, ls=(0, (4, 3)), alpha=0.7)
         ax.set_ylabel("rows")
         ax.yaxis.set_major_formatter("{x:,.0f}")

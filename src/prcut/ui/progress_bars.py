@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -79,7 +78,7 @@ class FitDisplay:
 
     def on_step(self, step: Step) -> None:
         """Show a step of the search that has ended."""
-        objective = "" if math.isnan(step.objective) else f": objective {step.objective:.4f}"
+        objective = "" if step.objective is None else f": objective {step.objective:.4f}"
         self._n_steps += 1
         self._show("search", self._n_steps, self._n_steps, f"{step.name}{objective}")
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import prcut
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.runtime.folder import Folder
+from prcut.runtime.folder import Folder, plan_key
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.saved import load_model, save_model
 
@@ -62,7 +62,9 @@ def test_the_folder_is_that_of_the_hub(tmp_path: Path) -> None:
         "model.safetensors",
     ]
     content = (tmp_path / "model.safetensors").read_bytes()
-    assert json.loads((tmp_path / "config.json").read_text()) == {
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config.pop("checksum") == plan_key(config)
+    assert config == {
         "format": 1,
         "library": "prcut",
         "version": prcut.__version__,
@@ -230,6 +232,8 @@ def forge(path: Path, *keys: str, value: Any) -> None:
         del inner[keys[-1]]
     else:
         inner[keys[-1]] = value
+    config.pop("checksum")
+    config["checksum"] = plan_key(config)
     (path / "config.json").write_text(json.dumps(config))
 
 

@@ -1,31 +1,19 @@
-"""Cost of a run on disk, stage by stage: a model, with rates measured on the machine at hand."""
+"""Cost of a run on disk, stage by stage: a model, with the rates of a typical core."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import numpy as np
-import torch
-from scipy.sparse import csr_array
-
-from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.graph.build import build_graph
+from prcut.errors import InvalidInputError
 from prcut.graph.inverted_lists import pair_work
-from prcut.graph.neighbors import find_neighbors
 from prcut.pipeline.outofcore.sizes import anchor_fraction, choose_most_nodes
-from prcut.runtime.folder import Folder, cache_folder
 from prcut.runtime.memory import readable_bytes
-from prcut.search.fragments import CoarseGraph, choose_n_fragments
+from prcut.search.fragments import choose_n_fragments
 from prcut.search.many import MANY_CLUSTERS
-from prcut.search.partition import find_partition
-from prcut.search.sweep import cluster_sums
 
 # bytes of a row number, of an edge (neighbour and distance), and of the number of a cell
 _ROW, _EDGE, _CELL = 8, 8, 4
@@ -46,18 +34,14 @@ _OUTSIDE = 1.0
 _COARSER, _COARSER_EDGES = 1 / 6, 0.4
 # rounds of refinement, half of them on the rows; batches of a distillation
 _N_ROUNDS, _DISTILLED = 14, 450 * 256
-# what a pass costs, relative to that of adding up cuts
-_PASSES = 4
 # units of a search for many clusters per node, and its bytes: measured with 320,000 nodes
 _MANY_UNITS, _NODE_BYTES = 2.5, 6_000
-# dollars for a core-hour, on demand
-_PRICE = 0.04
 # bytes of features that a task reads at a time
 _READ_BYTES = 2**24
 
 
 class Rates(NamedTuple):
-    """Rates of one core, as :func:`calibrate` measures them."""
+    """Rates of one core, measured on a server of 2024."""
 
     flops: float = 3e10  # multiplications and additions of matrices, per second
     read_bytes: float = 5e8  # per second, checksums included
@@ -277,85 +261,6 @@ def show_plan(work: Workload, rates: Rates | None = None) -> str:
         line("all", "", *map(readable_bytes, (read, written)), "", f"{hours:,.2f}") + "\n",
         f"disk at most {readable_bytes(peak)}; traffic, where the disk is not on the node, "
         f"{readable_bytes(read + written)}",
-        f"about ${_PRICE * hours:,.2f} at ${_PRICE} a core-hour, without disks and traffic",
-        "a model from formulas and measured rates, not a measurement",
+        "a model from formulas and the rates of a typical core, not a measurement",
     ]
     return "\n".join(lines)
-
-
-# -- rates -----------------------------------------------------------------------------------
-
-
-def calibrate() -> Rates:
-    """Measure the rates of this machine on one core, in less than a minute, and keep them."""
-    import faiss
-
-    n_threads = torch.get_num_threads(), faiss.omp_get_max_threads()
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
-    try:
-        rates = _measure()
-    finally:
-        torch.set_num_threads(n_threads[0])
-        faiss.omp_set_num_threads(n_threads[1])
-    Folder(cache_folder("capacity")).write_json("rates.json", rates._asdict())
-    return rates
-
-
-def read_rates() -> Rates | None:
-    """Return what :func:`calibrate` measured last, or None."""
-    path = cache_folder("capacity") / "rates.json"
-    if not path.exists():
-        return None
-    try:
-        return Rates(**{name: float(value) for name, value in json.loads(path.read_text()).items()})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CorruptFileError(
-            f"{path} was not written by this version of prcut; remove it, or pass --calibrate."
-        ) from error
-
-
-def _measure() -> Rates:
-    rng = np.random.default_rng(0)
-    size = 2048
-    matrix = torch.from_numpy(rng.standard_normal((size, size)).astype(np.float32))
-    n_rows, n_features, n_clusters = 20_000, 64, 20
-    # real vectors lie in groups and vary in few directions
-    rows = rng.standard_normal((300, n_features))[rng.integers(300, size=n_rows)]
-    rows = (rows + rng.standard_normal(rows.shape)) * np.arange(1, n_features + 1) ** -0.5
-    rows = rows.astype(np.float32)
-    searched = _seconds(lambda: find_neighbors(rows, 15))
-    graph = build_graph(rows, 15)
-    start = time.process_time()
-    find_partition(graph, n_clusters)
-    partitioned = time.process_time() - start
-    labels = np.arange(n_rows) % n_clusters
-    coarse = CoarseGraph(csr_array(graph.to_scipy(), dtype=np.float64), np.ones(n_rows))
-    passed = _seconds(lambda: cluster_sums(coarse, labels, n_clusters))
-    read_bytes, write_bytes = _measure_disk()
-    return Rates(
-        flops=2 * size**3 / _seconds(lambda: matrix @ matrix),
-        read_bytes=read_bytes,
-        write_bytes=write_bytes,
-        comparisons=searched / n_rows / _search_seconds(n_rows, 1, n_features),
-        partition=partitioned / _search_units(n_rows, n_clusters),
-        edge=_PASSES * passed / (n_rows * 15),
-    )
-
-
-def _measure_disk() -> tuple[float, float]:
-    """Return the bytes that are read and written per second of CPU time."""
-    content = np.zeros((2**24, 4), np.float32)
-    with TemporaryDirectory() as path:
-        folder = Folder(path)
-        written = _seconds(lambda: folder.seal("a.json", {"a.npy": content}, {"key": "a"}))
-        read = _seconds(lambda: folder.is_sealed("a.json", "a") and folder.read_array("a.npy"))
-    return 2 * content.nbytes / read, content.nbytes / written
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of the second of two calls."""
-    work()
-    start = time.process_time()
-    work()
-    return max(time.process_time() - start, 1e-6)

@@ -77,7 +77,8 @@ class BlockSearch:
                 "to cut; raise n_neighbors or check the similarities."
             )
         levels, fragments = self._coarsen(linked.level)
-        found = self._search(levels[-1], total, limits)
+        edge_weight = total / _add_up(linked.level, "entries")
+        found = self._search(levels[-1], total, edge_weight, limits)
         balance_weight = float(found["balance_weight"])
         n_clusters = self.config.n_clusters
         cost = ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance_weight)
@@ -124,9 +125,13 @@ class BlockSearch:
             fragments.append(of_nodes)
         return levels, fragments
 
-    def _search(self, level: Level, total: float, limits: Limits | None) -> dict[str, Any]:
+    def _search(
+        self, level: Level, total: float, edge_weight: float, limits: Limits | None
+    ) -> dict[str, Any]:
         if not self.folder.is_sealed(_SEARCH, level.key):
-            task = partial(_search_level, self.folder, level, self.config, total, limits)
+            task = partial(
+                _search_level, self.folder, level, self.config, total, edge_weight, limits
+            )
             self.engine.run("search", task, 1, **self.options | {"total": 1})
         found: dict[str, Any] = self.folder.read_json(_SEARCH)
         return found
@@ -137,6 +142,7 @@ def _search_level(
     level: Level,
     config: FitConfig,
     total: float,
+    edge_weight: float,
     limits: Limits | None,
     _: int,
     advance: Callable[[int], None],
@@ -144,7 +150,7 @@ def _search_level(
     """Search the coarsest level in this process."""
     coarse = join_parts(level)
     inner = total - float(coarse.links.data.sum(dtype=np.float64))
-    coarse = coarse._replace(inner=inner)
+    coarse = coarse._replace(inner=inner, edge_weight=edge_weight)
     how: Any = {"n_init": config.n_starts, "seed": config.seed, "n_jobs": config.n_threads}
     search = partial(find_partition, coarse, config.n_clusters, **how)
     partition = search(balance_weight=config.balance_weight)

@@ -105,11 +105,35 @@ class Assigner(nn.Module):
             layer.origin.mul_(by)
             layer.scale = layer.scale * by
 
+    def move_origin(self, far: np.ndarray | None) -> None:
+        """Read features that ``far`` was subtracted from, if any, as they come from now on.
+
+        Two float32 rows, subtracted one after the other, hold more digits than their sum.
+        """
+        if far is not None:
+            origin = self._input.origin
+            self._input.origin = torch.stack([torch.from_numpy(far).to(origin), origin])
+
+    @property
+    def far_origin(self) -> np.ndarray | None:
+        """The row of :meth:`move_origin`, which float64 rows lose before they become float32."""
+        origin = self._input.origin
+        return origin[0].cpu().numpy() if origin.ndim == 2 else None
+
     @property
     def column_scales(self) -> np.ndarray | None:
         """The units of the columns, up to a factor; None where all have the same."""
         scale = self._input.scale
         return scale.cpu().numpy() if scale.ndim else None
+
+    @property
+    def standard_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and deviation of the rows that were fitted; None where they were not measured."""
+        origin, scale = self._input.origin, self._input.scale
+        if not origin.any() and bool((scale == 1).all()):
+            return None
+        far = origin.double().cpu().reshape(-1, self.n_features).sum(0)
+        return far.numpy(), scale.double().cpu().numpy()
 
     @property
     def _input(self) -> "_InputLinear":
@@ -226,14 +250,19 @@ class _InputLinear(_Linear):
         self.register_buffer("scale", torch.ones(()))
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *options: Any) -> None:
-        # one scale of all columns, or one of each
-        if (saved := state.get(f"{prefix}scale")) is not None and saved.shape == self.origin.shape:
-            self.scale = torch.ones_like(self.origin)
+        # one scale of all columns, or one of each; one origin, or a far one too
+        width = self.origin.shape[-1:]
+        if (saved := state.get(f"{prefix}scale")) is not None and saved.shape == width:
+            self.scale = torch.ones(width)
+        if (saved := state.get(f"{prefix}origin")) is not None and saved.shape == (2, *width):
+            self.origin = torch.zeros(2, *width)
         super()._load_from_state_dict(state, prefix, *options)
 
     def forward(self, features: Tensor) -> Tensor:
-        weight = self.weight / self.scale
-        bias = self.bias - weight @ self.origin
+        weight, origin = self.weight / self.scale, self.origin
+        if origin.ndim == 2:
+            features, origin = (features - origin[0]).to(weight.dtype), origin[1]
+        bias = self.bias - weight @ origin
         if features.layout != torch.sparse_csr:
             return nn.functional.linear(features, weight, bias)
         product = nn.functional.embedding_bag(

@@ -161,6 +161,11 @@ def _weight_and_bias(layer: nn.Linear) -> tuple[Tensor, Tensor]:
     bias: Tensor = layer.bias
     standardized = dict(layer.named_buffers(recurse=False))
     if standardized:  # the first layer
+        if standardized["origin"].ndim == 2:
+            raise InvalidInputError(
+                "the model was fitted to float64 rows so far from 0 that float32, which an ONNX "
+                "file reads, blurs them; subtract their mean before fit."
+            )
         weight = weight / standardized["scale"]
         bias = bias - weight @ standardized["origin"]
     return weight.float().cpu(), bias.float().cpu()

@@ -104,6 +104,8 @@ def row_chunks(assigner: Assigner, features: Any) -> Iterator[tuple[slice, Tenso
     features = as_features(features)
     n_features = features.shape[1] if isinstance(features, Tensor) else 0  # sparse rows are short
     step = max(1, _CHUNK_NUMBERS // (n_features + assigner.width))
+    # far from 0, float64 rows stay float64 until the assigner has subtracted their origin
+    is_far = assigner.far_origin is not None and isinstance(features, Tensor)
     for start in range(0, features.shape[0], step):
         rows = slice(start, min(start + step, features.shape[0]))
-        yield rows, gather_rows(features, rows).to(device)
+        yield rows, (features[rows] if is_far else gather_rows(features, rows)).to(device)

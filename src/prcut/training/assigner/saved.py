@@ -2,7 +2,7 @@
 
 ===================== ======================================================================
 ``model.safetensors`` the assigner's tensors
-``config.json``       their description: format, sizes, checksum, and what the caller adds
+``config.json``       their description: format, sizes, checksums, and what the caller adds
 ``README.md``         a Hugging Face model card; written once, then the user's to edit
 ===================== ======================================================================
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 import prcut
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.runtime.folder import Folder, check_format
+from prcut.runtime.folder import Folder, check_format, plan_key
 from prcut.training.assigner.network import Assigner
 
 _FORMAT = 1
@@ -100,7 +100,8 @@ def save_model(path: str | Path, assigner: Assigner, description: Mapping[str, A
         folder.write_bytes(
             _CARD, iter([files("prcut.training.assigner").joinpath("model_card.md").read_bytes()])
         )
-    folder.write_json(_CONFIG, {**config, "files": written})
+    config["files"] = written
+    folder.write_json(_CONFIG, {**config, "checksum": plan_key(config)})
 
 
 def load_model(path: str | Path) -> LoadedModel:
@@ -255,6 +256,8 @@ def _read_config(folder: Folder) -> dict[str, Any]:
     # other names are never opened: they might lead out of the folder
     if list(config["files"]) != [_TENSORS]:
         _refuse(folder, _CONFIG, f"lists the files {list(config['files'])}, expected {[_TENSORS]}")
+    if config.pop("checksum", None) != plan_key(config):
+        _refuse(folder, _CONFIG, "is altered: it does not match its own checksum")
     return config
 
 

@@ -291,17 +291,14 @@ def plan(
     bytes_per_value: int = 4,
     neighbors: int = 15,
     block_rows: int | None = None,
-    calibrate: bool = False,
 ) -> None:
     """Estimate what a run on disk needs: disk, memory, core-hours, traffic.
-
-    The rates are those that --calibrate last measured on this machine, or else typical ones.
 
     [bold]Examples[/bold]
 
     prcut plan --rows 1e9 --dim 768 --k 10000 --bytes-per-value 2
 
-    prcut plan --rows 5e6 --dim 64 --k 1000 --calibrate
+    prcut plan --rows 5e6 --dim 64 --k 1000
     """
     from prcut.pipeline.outofcore import capacity
     from prcut.pipeline.outofcore.sizes import most_block_rows
@@ -310,20 +307,17 @@ def plan(
         n_samples = int(float(rows))
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
-    rates = capacity.calibrate() if calibrate else capacity.read_rates()
     block_rows = most_block_rows(n_samples) if block_rows is None else block_rows
     work = capacity.Workload(n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
-    stages = capacity.plan_stages(work, rates)
+    stages = capacity.plan_stages(work)
     results = {
         "rows": n_samples,
         "blocks": work.n_blocks,
         "disk_bytes": capacity.disk_peak(stages),
         "core_hours": sum(one.core_seconds for one in stages) / 3600,
-        "rates": "measured" if rates else "typical",
         "stages": stages,
     }
-    measured = "measured on this machine" if rates else "typical; --calibrate measures them"
-    echo(results, f"{capacity.show_plan(work, rates)}\nrates: {measured}")
+    echo(results, capacity.show_plan(work))
 
 
 @app.command()

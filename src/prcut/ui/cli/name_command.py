@@ -26,15 +26,12 @@ def name(
     images: str | None = None,
     data: str | None = None,
     language: str = "english",
-    namer_url: str | None = None,
-    namer_model: str | None = None,
     quiet: bool = False,
 ) -> None:
     """Name the clusters and layers of a run by the key terms of their texts.
 
     Names, key terms and exemplars go to names.json in the run folder; info, report and assign
-    --names show them. Images give a contact sheet of every cluster, in the folder sheets. With
-    --namer-url a language model words the names; its key is read from $PRCUT_NAMER_KEY.
+    --names show them. Images give a contact sheet of every cluster, in the folder sheets.
 
     [bold]Examples[/bold]
 
@@ -43,15 +40,10 @@ def name(
     prcut name run --texts questions.jsonl --text-column body --language any
 
     prcut name run --images 28x28
-
-    prcut name run --texts text --namer-url http://localhost:11434/v1 --namer-model llama3
     """
-    if (namer_url is None) != (namer_model is None):
-        raise InvalidInputError("give both --namer-url URL and --namer-model NAME, or neither.")
     with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.ui.naming import EndpointNamer, name_run
+        from prcut.ui.naming import name_run
 
-        namer = EndpointNamer(namer_url, namer_model) if namer_url and namer_model else None
         names = name_run(
             run,
             texts=texts,
@@ -59,7 +51,6 @@ def name(
             images=images,
             data=data,
             language=language,
-            namer=namer,
             on_progress=display.on_progress,
         )
     found = {f"cluster_{i}": one.name for i, one in enumerate(names.clusters[:_PRINTED])}
@@ -71,14 +62,12 @@ def check_contents(
 ) -> None:
     """Refuse data that are not there, and what a report after a long fit could not show."""
     from prcut.runtime.sources import open_source
-    from prcut.ui.colors import load_matplotlib
     from prcut.ui.report import row_contents
 
     if report is None and (texts or images):
         raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
     source = open_source(data, **columns)
     if report is not None:
-        load_matplotlib()
         row_contents.check_contents(source, texts, images)
 
 

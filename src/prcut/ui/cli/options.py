@@ -100,9 +100,6 @@ _TEXTS = {
         "--data DATA": "The clustered data, if the run does not name it or it has moved.",
         "--language NAME": "Whose stop words are left out: english; any, which leaves out words of "
         "more than a fifth of the texts; or a .txt file with a word per line.",
-        "--namer-url URL": "OpenAI-compatible endpoint of a language model, such as "
-        "http://localhost:11434/v1.",
-        "--namer-model NAME": "The model at that endpoint.",
     },
     "graph": {"--out,-o DIR": "Folder for the graph."},
     "info": {"PATH": "A file or folder."},
@@ -151,7 +148,6 @@ _TEXTS = {
         "--clusters,--k,-k N": "Number of clusters.",
         "--bytes-per-value N": "Bytes of a feature: 2 for float16, 4 for float32.",
         "--block-rows N": "Rows per block; by default 10,000 to 100,000, in 64 blocks or more.",
-        "--calibrate": "First measure the rates of this machine.",
     },
     "export": {
         "--onnx FILE": "ONNX file to write.",

@@ -70,6 +70,8 @@ def inspect_fitted(
         about={
             **asdict(config),
             **asdict(config.in_use),
+            # what the caller gave; other seeds are drawn from it
+            "seed": model.random_state if isinstance(model.random_state, int) else None,
             "hidden": assigner.hidden,
             "n_neighbors": getattr(model, "n_neighbors_", config.n_neighbors),
             "balance_weight": getattr(model, "balance_weight_", config.training_balance),

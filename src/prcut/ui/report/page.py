@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import prcut
-from prcut.ui.colors import load_matplotlib
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -89,14 +88,14 @@ def draw(name: str, plot: Callable[[Any], Any], size: tuple[float, float], label
 
     The name prefixes the ids inside, so it must be unique on the page; the size is in inches.
     """
-    mpl = load_matplotlib()
+    import matplotlib
     from markupsafe import Markup, escape
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     inked = ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
     lined = ("axes.edgecolor", "xtick.color", "ytick.color")
-    settings: dict[str, Any] = {
+    settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "font.size": 9,
@@ -105,7 +104,7 @@ def draw(name: str, plot: Callable[[Any], Any], size: tuple[float, float], label
         **dict.fromkeys(inked, _INK),
         **dict.fromkeys(lined, _LINES),
     }
-    with mpl.rc_context(settings):
+    with matplotlib.rc_context(settings):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         plot(figure.add_subplot())
