@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -454,3 +455,15 @@ def test_rows_of_the_fit_keep_their_labels(make: Any, tmp_path: Path) -> None:
         probs = one.predict_proba(rows)
         np.testing.assert_array_equal(probs.argmax(1), model.labels_)
         np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-6)
+
+
+def test_the_first_choice_that_is_documented_is_the_default() -> None:
+    described = re.findall(r"^    (\w+) : \{(\"[^}]+)\}$", PRCut.__doc__ or "", re.MULTILINE)
+    defaults = PRCut().get_params()
+    assert len(described) > 3
+    for name, choices in described:
+        assert choices.split(", ")[0] == f'"{defaults[name]}"', name
+
+
+def test_a_report_names_the_seed_that_was_given(fitted: PRCut, blobs: Blobs) -> None:
+    assert fitted.inspect(blobs[0], only="map").about["seed"] == 0

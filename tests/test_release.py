@@ -79,7 +79,7 @@ def test_the_recipe_has_the_version_and_dependencies_of_the_package() -> None:
     made = recipe()
     assert str(made["package"]["version"]) == prcut.__version__
     assert f"prcut-{prcut.__version__}.tar.gz" in made["source"]["url"]
-    names = {"torch": "pytorch"}
+    names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}  # as conda-forge calls them
     expected = {"python": PROJECT["project"]["requires-python"]}
     for line in PROJECT["project"]["dependencies"]:
         needed = Requirement(line)

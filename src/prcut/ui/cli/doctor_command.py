@@ -20,8 +20,6 @@ def doctor() -> None:
     [bold]Examples[/bold]
 
     prcut doctor
-
-    prcut doctor --json
     """
     import shutil
 
