@@ -121,7 +121,9 @@ def compare_clusters(
 
     costs, weight = cost(cuts, sizes), np.broadcast_to(weight, n_rows)
     left = np.maximum(sizes[own] - weight, 0)  # rounding of weights may leave less than nothing
-    leave = cost(cuts[own] - degree + 2 * inside, left) - costs[own]
+    # what is left of the cut of an emptied cluster is rounding
+    cut_left = np.where(left > 0, cuts[own] - degree + 2 * inside, 0.0)
+    leave = cost(cut_left, left) - costs[own]
     other, to, link = row[~is_own], cluster[~is_own], near.data[~is_own]
     enter = cost(cuts[to] + degree[other] - 2 * link, sizes[to] + weight[other]) - costs[to]
     change = leave[other] + enter
