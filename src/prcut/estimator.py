@@ -66,7 +66,7 @@ class PRCut(
     bottleneck : int, optional; width of one more, whose activations :meth:`transform` returns
     balance_weight : float, optional
         Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
-        cut; 0 leaves the sizes free. By default a search derives it from the graph.
+        cut; 0 leaves the sizes free. By default 0.3 or 0.01, whichever the graph supports.
     min_size, max_size : float, optional
         Rows of every cluster: numbers of them, or fractions of all below 1; ``max_size="equal"``
         makes sizes equal. ``labels_`` hold them exactly, :meth:`predict` about.

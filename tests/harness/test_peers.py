@@ -32,7 +32,6 @@ MODULES = {
     "spectralnet": "spectralnet",
     "kmeans_constrained": "k_means_constrained",
     "finch": "finch",
-    "sknetwork_leiden_k": "sknetwork.clustering",
 }
 ALL_PEERS = {**PEERS, **CONTEST_PEERS}
 TRUTH = np.repeat(np.arange(3), 100)

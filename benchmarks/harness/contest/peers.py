@@ -1,4 +1,4 @@
-"""Peers that only the contest has: more of k-means, hierarchies, mixtures and another Leiden.
+"""Peers that only the contest has: more of k-means, hierarchies and mixtures.
 
 As in the tables, none is tuned. PRCut takes rows as they come and Euclidean neighbours, so the
 peers' rows are its rows; k-means also has columns of equal variance and rows of equal length.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from benchmarks.harness.peers import quiet_peers, require_package, search_resolution
+from benchmarks.harness.peers import quiet_peers, require_package
 from benchmarks.harness.task import Method, Task
 
 __all__ = ["CONTEST_PEERS"]
@@ -99,20 +99,6 @@ def _finch(task: Task) -> np.ndarray:
     return _labels(labels)
 
 
-def _sknetwork_leiden_k(task: Task) -> np.ndarray:
-    from scipy.sparse import csr_matrix
-
-    clustering = require_package("sknetwork.clustering", "scikit-network")
-    matrix = csr_matrix(task.graph.to_scipy())  # it knows no sparse arrays
-
-    def find(resolution: float) -> np.ndarray:
-        # shuffled, since without it no seed would change anything
-        leiden = clustering.Leiden(resolution, shuffle_nodes=True, random_state=task.seed)
-        return _labels(leiden.fit_predict(matrix))
-
-    return search_resolution(find, task.n_clusters)
-
-
 _SKLEARN = ("scikit-learn",)
 CONTEST_PEERS: dict[str, Method] = {
     "kmeans_restarts": Method("k-means, restarts", _restart_kmeans(_as_given), _SKLEARN),
@@ -128,10 +114,4 @@ CONTEST_PEERS: dict[str, Method] = {
     "ward": Method("Ward (scikit-learn)", _ward, _SKLEARN, seeded=False),
     "gaussian_mixture": Method("GaussianMixture (scikit-learn)", _gaussian_mixture, _SKLEARN),
     "finch": Method("FINCH at equal k", _finch, ("finch-clust",), seeded=False),
-    "sknetwork_leiden_k": Method(
-        "Leiden at equal k (scikit-network)",
-        _sknetwork_leiden_k,
-        ("scikit-network",),
-        on_graph=True,
-    ),
 }

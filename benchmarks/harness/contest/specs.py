@@ -14,7 +14,7 @@ __all__ = ["CLAIMED_PEERS", "CONTESTANTS", "contest_specs", "is_left_out"]
 TIME_LIMIT = 300.0
 N_NEIGHBORS = 15
 CLAIMED_PEERS = (
-    *("faiss_kmeans", "spectral_clustering", "leiden_k", "metis"),
+    *("faiss_kmeans", "spectral_clustering", "igraph_leiden_k", "metis"),
     *("hdbscan", "umap_hdbscan", "evoc"),
 )
 CONTESTANTS = ("prcut", *CLAIMED_PEERS, *CONTEST_PEERS)
@@ -24,10 +24,11 @@ _UNSEEDED = ("hdbscan", "ward", "finch")
 # 20,000 rows or more: distances of all pairs do not fit, flows do not end
 _LARGE = (
     *("clinc150", "stackoverflow", "stackoverflow_static", "mnist", "fashion_mnist"),
-    *("shuttle", "zipf", "blobs_many", "letter"),
+    *("shuttle", "zipf", "blobs_many", "letter", "biomedical", "biomedical_static"),
+    *("newsgroups20", "newsgroups20_static", "dblp", "dblp_static"),
 )
 _SMALL_ONLY = ("ward", "kmeans_constrained")
-_QUICK_METHODS = ("prcut", "kmeans_restarts", "leiden_k", "ward")
+_QUICK_METHODS = ("prcut", "kmeans_restarts", "igraph_leiden_k", "ward")
 _QUICK_SETS = ("wine", "breast_cancer", "digits")
 _QUICK_ROWS = 2000
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from benchmarks.harness.contest.sources import Rows
 
-__all__ = ["TAILS", "take_tail"]
+__all__ = ["LONG_TAILED", "TAILS", "take_tail"]
 
 Shape = Literal["rank", "exponential"]
 TAILS = (
@@ -18,6 +18,18 @@ TAILS = (
     *("letter", "texture", "segment"),
 )
 """Sets of real data with at least four classes and a thousand rows, none with a long tail."""
+_FEW_CLASSES = "snips", "search_snippets", "agnews", "agnews_static", "bbc_news", "segment"
+LONG_TAILED = (
+    *("trec", "trec_static", "fortunes", "wordnet", "wordnet_static"),
+    *("tweet", "tweet_static", "massive_intent", "massive_intent_static"),
+    *("google_news_t", "google_news_s", "google_news_ts"),
+    *("google_news_t_static", "google_news_s_static", "google_news_ts_static"),
+    *("mnist_long_tail", "indian_pines", "shuttle", "human_genomes", "pbmc"),
+    *("blobs_unequal", "zipf"),
+    *(f"{name}_exponential" for name in TAILS),
+    *(f"{name}_rank" for name in TAILS if name not in _FEW_CLASSES),
+)
+"""Sets whose largest class has at least ten times the rows of the smallest."""
 _RATIO = 50
 """How many times larger the first class is than the last, where sizes fall exponentially."""
 _MIN_ROWS, _MAX_ROWS = 3, 500

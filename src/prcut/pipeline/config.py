@@ -148,7 +148,7 @@ class FitConfig(FitSettings):
 
     @property
     def n_starts(self) -> int:
-        """``n_init``, or the solver's default for the effort; 0 keeps to the quick search."""
+        """``n_init``, or the solver's default for the effort; 0 searches two resamples."""
         return self.n_init or _STARTS[self.solver][self.effort]
 
     @property

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import triu
 from scipy.special import entr
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.matching import adjusted_rand, max_nmi
 from prcut.runtime.engine import map_threads
 from prcut.search.fragments import CoarseGraph, as_coarse, split_rows
 from prcut.search.many import MANY_CLUSTERS, group_many, start_many
@@ -44,9 +44,11 @@ _CERTAIN = 0.95
 # clusters nothing random comes near the result of merging
 _N_RANDOM = 3
 _MAX_RANDOM_CLUSTERS = 240
-# an edge whose draw rounds to nothing keeps this fraction of the mean weight, since graphs store no
-# zeros
+# an edge whose draw rounds to nothing keeps this fraction of a typical weight, since graphs store
+# no zeros
 _LEAST_DRAW = 1e-9
+# of weights in units of a typical edge
+_DECIMALS = 6
 
 
 class Resampled(NamedTuple):
@@ -64,7 +66,7 @@ class Resampled(NamedTuple):
     @property
     def agreement(self) -> float:
         """Mean adjusted Rand index of all pairs of partitions."""
-        return self._mean_of_pairs(adjusted_rand_score)
+        return self._mean_of_pairs(adjusted_rand)
 
     @property
     def shared_information(self) -> float:
@@ -72,7 +74,7 @@ class Resampled(NamedTuple):
 
         It counts small clusters, of which the adjusted Rand index sees little.
         """
-        return self._mean_of_pairs(partial(normalized_mutual_info_score, average_method="max"))
+        return self._mean_of_pairs(max_nmi)
 
     def evenness(self, n_clusters: int) -> float:
         """Return the mean effective number of clusters over their number: 1 for equal sizes."""
@@ -141,11 +143,12 @@ def search_resampled(
 def resample_edges(graph: CoarseGraph, rng: np.random.Generator) -> CoarseGraph:
     """Return the graph with a Bayesian bootstrap of its edges.
 
-    An edge of mean weight is multiplied by an exponential variable of mean 1. A weight between
-    fragments stands for many edges, so its factor is a gamma variable whose shape is their number:
-    it makes no difference whether a graph is contracted before its edges are resampled or after.
+    A typical edge is multiplied by an exponential variable of mean 1. A weight between fragments
+    stands for many edges, so its factor is a gamma variable whose shape is their number: it makes
+    no difference whether a graph is contracted before its edges are resampled or after.
     """
     upper = triu(graph.links, 1, format="csr")
-    drawn = rng.standard_gamma(upper.data / graph.edge_weight)
+    # rounded, so that the same draws are made in whatever unit weights were given
+    drawn = rng.standard_gamma(np.round(upper.data / graph.edge_weight, _DECIMALS))
     upper.data = graph.edge_weight * np.maximum(drawn, _LEAST_DRAW)
     return graph._replace(links=upper + upper.T)

@@ -116,8 +116,8 @@ class CoarseGraph(NamedTuple):
     inner : float
         Weight of the edges within fragments, in both directions, where it is needed.
     edge_weight : float
-        Mean weight of an edge between two rows: a weight between fragments stands for as many
-        edges as it has this.
+        Weight of a typical edge between two rows, Σw² / Σw: a weight between fragments stands for
+        as many edges as it has this.
     """
 
     links: csr_array
@@ -135,8 +135,9 @@ def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
     data = weight.data.astype(np.float64) / (weight.data.max(initial=0) or 1)
     arrays = data, weight.indices.astype(dtype), weight.indptr.astype(dtype)
     links = csr_array(arrays, shape=weight.shape, dtype=np.float64)
-    mean = float(links.data.mean()) if links.nnz else 1.0
-    return CoarseGraph(links, np.ones(weight.shape[0]), edge_weight=mean)
+    total = links.data.sum()
+    edge_weight = float((links.data**2).sum() / total) if total > 0 else 1.0
+    return CoarseGraph(links, np.ones(weight.shape[0]), edge_weight=edge_weight)
 
 
 def contract(

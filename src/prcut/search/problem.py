@@ -23,8 +23,8 @@ class Partition(NamedTuple):
     objective : float
         :func:`prcut.numerics.objective.hard_objective` of the labels, and their prices.
     agreement : float
-        Mean adjusted Rand index between the lowest and the other optima of a quick search: near 1
-        where the graph determines the clusters, and not the start.
+        Mean adjusted Rand index between partitions of resampled graphs: near 1 where the graph
+        determines the clusters.
     balance_weight : float
         Balance weight of the objective.
     starts : tuple of int64 arrays, shape (n_samples,)

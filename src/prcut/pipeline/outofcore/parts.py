@@ -94,7 +94,7 @@ class Level(NamedTuple):
         total = float(part.weight.sum(dtype=np.float64))
         size = float(part.sizes.sum(dtype=np.float64))
         content = {"key": self.key, "n_own": part.n_own, "size": size, "total": total}
-        content["entries"] = len(part.weight)
+        content["squares"] = float(np.square(part.weight, dtype=np.float64).sum())
         self.folder.seal(f"{name}.json", files, content)
 
     def save_picked(self, number: int, picked: np.ndarray) -> None:

@@ -77,7 +77,7 @@ class BlockSearch:
                 "to cut; raise n_neighbors or check the similarities."
             )
         levels, fragments = self._coarsen(linked.level)
-        edge_weight = total / _add_up(linked.level, "entries")
+        edge_weight = _add_up(linked.level, "squares") / total
         found = self._search(levels[-1], total, edge_weight, limits)
         balance_weight = float(found["balance_weight"])
         n_clusters = self.config.n_clusters

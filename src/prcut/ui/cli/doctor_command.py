@@ -20,6 +20,8 @@ def doctor() -> None:
     [bold]Examples[/bold]
 
     prcut doctor
+
+    prcut doctor --json
     """
     import shutil
 
