@@ -55,7 +55,7 @@ def test_the_most_effort_trains_a_start_on_the_graph_and_balance_of_the_search(
     config = replace(SEARCH, effort="best", n_init=2)
     fit = fit_rows(blobs[0], config, graph)
     steps = {step.name: step.objective for step in fit.steps}
-    assert list(steps)[0] == "trained start"
+    assert next(iter(steps)) == "trained start"
     assert steps["given start"] >= fit.objective
     without = fit_rows(blobs[0], replace(SEARCH, n_init=2), graph)
     assert fit.balance_weight == pytest.approx(without.balance_weight)
