@@ -25,6 +25,7 @@ def test_every_set_of_the_contest_meets_every_method_that_can_take_it():
         asked = {(spec.dataset, spec.method) for spec in specs[half]}
         expected = {one.name for one in CONTEST_SETS.values() if one.half == half}
         assert {dataset for dataset, _ in asked} == expected
-        left_out = {(one, way) for one in expected for way in CONTESTANTS} - asked
+        ways = [way for way in CONTESTANTS if way != "leiden_k"]  # igraph's takes its place
+        left_out = {(one, way) for one in expected for way in ways} - asked
         assert all(is_left_out(*pair) for pair in left_out)
     assert all(METHODS[spec.method].seeded or spec.seed == 0 for spec in specs["test"])

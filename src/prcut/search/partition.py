@@ -209,12 +209,16 @@ def _combined_once(
 ) -> Partition:
     """Search over the rows that the best and all other partitions keep together."""
     n_clusters = problem.cost.n_clusters
-    fragments = overlay(best.labels, *(other.labels for other in partitions))
+    n_rows = len(best.labels)
+    n_fragments = choose_n_fragments(n_rows, n_clusters)
+    if n_rows <= n_fragments:
+        fragments = np.arange(n_rows)
+    else:
+        fragments = overlay(best.labels, *(other.labels for other in partitions))
+        # where partitions agree in nothing, what they keep together is next to nothing
+        fragments = _keep_largest(fragments, best.labels, n_fragments)
     if fragments.max() < n_clusters:
         return best
-    # where partitions agree in nothing, what they keep together is next to nothing
-    n_fragments = choose_n_fragments(len(fragments), n_clusters)
-    fragments = _keep_largest(fragments, best.labels, n_fragments)
     n_random = min(_N_RANDOM, _MAX_RANDOM_CLUSTERS // n_clusters)
     n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // n_clusters)
     pieces = problem.separate_fixed(fragments)
