@@ -3,7 +3,8 @@
 126 data sets (texts, images, tables, planted, long-tailed samples), in two halves:
 ``development``, by which rules may be changed, and ``test``, which is run once per release
 candidate from a clean checkout; each start of it is a line in ``results/contest_test_log.md``.
-Runs are processes forked from one, and resumable; the records are ``results/contest.jsonl`` and ``results/contest_test.jsonl``.
+Runs are processes forked from one, and resumable; the records are ``results/contest.jsonl`` and
+``results/contest_test.jsonl``.
 
 Exits with 1 when a claim falls short: mean rank (NMI) of the default before every peer's, over all
 and by kind; better than k-means, SpectralClustering, HDBSCAN, EVoC and UMAP + HDBSCAN by Wilcoxon

@@ -13,7 +13,7 @@ def test_what_is_missing_is_said_with_the_remedy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of = doctor_command._version
-    missing = {"matplotlib", "rich"}
+    missing = {"onnx", "rich"}
     monkeypatch.setattr(
         doctor_command, "_version", lambda name: "missing" if name in missing else of(name)
     )
@@ -21,9 +21,9 @@ def test_what_is_missing_is_said_with_the_remedy(
     monkeypatch.delattr("prcut.search.kernels", raising=False)
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
-    assert "lacks matplotlib" in text
+    assert "lacks onnx" in text
     assert re.search(r"\nrich +missing", text)
     assert re.search(r"\nkernels +missing: .*prcut.search.kernels", text)
     extras = text.splitlines()[-1]
     assert extras.startswith("pip install 'prcut[")
-    assert "plot" in extras
+    assert "onnx" in extras
