@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import prcut.search
 from prcut.ui.cli import doctor_command
 from prcut.ui.cli.commands import main
 
@@ -17,8 +18,8 @@ def test_what_is_missing_is_said_with_the_remedy(
     monkeypatch.setattr(
         doctor_command, "_version", lambda name: "missing" if name in missing else of(name)
     )
+    monkeypatch.delattr(prcut.search, "kernels")
     monkeypatch.setitem(sys.modules, "prcut.search.kernels", None)
-    monkeypatch.delattr("prcut.search.kernels", raising=False)
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
     assert "lacks onnx" in text
