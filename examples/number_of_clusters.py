@@ -7,7 +7,6 @@ of the tree are costs: low merges join parts of one group, high ones join groups
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 from scipy.cluster.hierarchy import dendrogram
 from sklearn.datasets import make_blobs
 
@@ -19,15 +18,9 @@ def main() -> None:
     model = PRCut(n_clusters=12, random_state=0).fit(rows)
     tree = model.merge_tree_
 
-    # SciPy's form: the two children, the height, and the number of leaves beneath
-    leaves = np.ones(2 * model.n_clusters - 1)
-    for number, pair in enumerate(tree.children):
-        leaves[model.n_clusters + number] = leaves[pair].sum()
-    heights = np.maximum.accumulate(tree.costs)
-    linkage = np.column_stack([tree.children, heights, leaves[model.n_clusters :]])
-
+    linkage = tree.linkage()
     figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-    dendrogram(linkage.astype(float), ax=axes, color_threshold=heights[-5] - 1e-9)
+    dendrogram(linkage, ax=axes, color_threshold=linkage[-5, 2] - 1e-9)
     axes.set_xlabel("cluster")
     axes.set_ylabel("cost of the merge")
     figure.savefig("merge-tree.svg")
