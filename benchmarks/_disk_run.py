@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow.parquet as pq
 from benchmarks.harness.usage import MeasuredEngine, Usage, peak_memory
 
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.labels import assign_parquet
-from prcut.pipeline.outofcore.row_labels import RowLabels
-from prcut.pipeline.run import fit_run
+from prcut.fit.config import FitConfig
+from prcut.runs.labels import assign_parquet
+from prcut.runs.row_labels import RowLabels
+from prcut.runs.run import fit_run
+from prcut.runtime.device import readable_bytes
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder
-from prcut.runtime.memory import readable_bytes
 
 
 class DiskRun(NamedTuple):

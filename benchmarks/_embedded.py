@@ -9,8 +9,8 @@ from benchmarks.harness.contest.sets import load_contest_set
 from benchmarks.harness.datasets import load_dataset
 from benchmarks.harness.inputs import load_bench_dataset
 
+from prcut.curate.embed import embed
 from prcut.errors import PRCutError
-from prcut.pipeline.embedding import embed
 
 _ENCODERS = {"images": "efficientnet-lite0", "texts": "minilm"}
 _RAW = ("digits", "usps", "coil20", "mnist", "fashion_mnist")

@@ -19,22 +19,19 @@ from benchmarks.harness.records import RunRecord, RunResult, RunSpec, append_rec
 from benchmarks.harness.summary import summarise
 
 from prcut import PRCut
-from prcut.graph.saved import load_graph, save_graph
-from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.embedding import embed
-from prcut.pipeline.encoders import base, load
-from prcut.pipeline.labels import assign_parquet
-from prcut.pipeline.outofcore.blocks import open_blocks
-from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
-from prcut.pipeline.run import fit_run
+from prcut.curate.embed import LOADERS, Encoder, embed
+from prcut.fit.config import FitConfig
+from prcut.graph.similarity_graph import SimilarityGraph, load_graph, save_graph
+from prcut.runs.labels import assign_parquet
+from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import read_status
 from prcut.runtime.sources import open_source, read_all
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.saved import load_model, save_model
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
-from prcut.training.state import Record, TrainConfig, TrainState
+from prcut.training.settings import TrainConfig
+from prcut.training.state import Record, TrainState
 from prcut.ui.cli.info import describe_path, show_rows
 from prcut.ui.report.report import write_report
 
@@ -141,20 +138,6 @@ def _read_graph(path: Path) -> None:
     describe_path(path)
 
 
-def _make_blocks(path: Path) -> None:
-    build_blocks(_rows(), path, BlockConfig(n_neighbors=3, block_rows=12, halo=2))
-
-
-def _read_blocks(path: Path) -> None:
-    blocks = open_blocks(path)
-    for block in blocks:
-        graph = block.graph()
-        _check_finite(graph.degree, "degree")
-        _check_finite(block.features, "features")
-        block.rows[: block.n_core]
-    describe_path(path)
-
-
 # -- runs and labels -------------------------------------------------------------------------
 
 
@@ -221,12 +204,8 @@ def _read_labels(path: Path) -> None:
 
 
 def _embed(path: Path) -> np.ndarray:
-    module = torch.nn.Linear(1, 2, bias=False)
-    torch.nn.init.ones_(module.weight)
-    encoder = base.Encoder(
-        module, lambda items: torch.tensor([[len(text), 1.0] for text in items]), "none 1", "none"
-    )
-    load.LOADERS["lengths"] = (("texts",), lambda *_: encoder)
+    encoder = Encoder(lambda texts: [[len(text), 1.0] for text in texts], "lengths 1")
+    LOADERS["lengths"] = (("texts",), lambda *_: encoder)
     return embed(["a", "bc", "def"], "lengths:any", cache=path)
 
 
@@ -329,7 +308,6 @@ READERS = {
     "estimator": Reader(_make_estimator, _read_estimator, 0.03),
     "checkpoint": Reader(_make_checkpoint, _read_checkpoint, 0.03),
     "graph": Reader(_make_graph, _read_graph, 0.04),
-    "blocks": Reader(_make_blocks, _read_blocks, 0.02),
     "run": Reader(_make_run, _read_run, 0.02),
     "report": Reader(_make_whole_run, _read_report, 0.001),
     "records": Reader(_make_records, _read_records, 0.05),

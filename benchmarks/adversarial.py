@@ -32,10 +32,10 @@ from sklearn.metrics import adjusted_rand_score
 from _verdict import Table, keep, verdict
 from prcut import Assigner, PRCut, build_graph
 from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
+from prcut.fit.config import FitConfig
 from prcut.numerics.objective import ClusterCost
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.labels import assign_parquet
-from prcut.pipeline.run import fit_run
+from prcut.runs.labels import assign_parquet
+from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.search.fragments import CoarseGraph
 from prcut.search.sweep import cluster_sums, sweep

@@ -4,13 +4,13 @@
     python benchmarks/chaos.py --quick    # 40,000 rows, faults in five stages
     python benchmarks/chaos.py --seed 3
 
-Three nodes (raylets) on this machine. A node is killed, and a new one
-added, while rows are listed and in every stage from scatter to assign. In gather a worker is also
-killed (SIGKILL), and one is stopped (SIGSTOP) and never goes on; in contract and in refine the
-driver is killed and started again. When, and which, follows from the seed.
+Three nodes (raylets) on this machine. A node is killed, and a new one added, while rows are listed
+and in every stage from scatter to assign. In gather a worker is also killed (SIGKILL); in join and
+in search the driver is killed and started again. When, and which, follows from the seed.
 
-Checked: each row has one label; all files of blocks, partition, lesson, model and labels are those
-of the undisturbed run, byte for byte; no unfinished file is left; a third start changes nothing.
+Checked: each row has one label; all files of blocks, graph, partition, lesson, model and labels are
+those of the undisturbed run, byte for byte; no unfinished file is left; a third start changes
+nothing.
 """
 
 import argparse
@@ -34,13 +34,10 @@ from _verdict import verdict
 from prcut.errors import PRCutError
 from prcut.runtime.progress import StageStatus, read_status
 
-STAGES = (
-    *("scatter", "gather", "link", "join", "meet", "fragments", "contract", "search", "refine"),
-    *("measure", "score", "lesson", "send labels", "sort labels", "train", "assign"),
-)
+STAGES = "scatter", "gather", "join", "search", "lesson", "train", "assign"
 # one task, which may be over in a tenth of a second: it is stopped until the node is dead
-BRIEF_STAGES = "search", "sort labels"
-QUICK_STAGES = "gather", "contract", "refine", "train", "assign"
+BRIEF_STAGES = "join", "search", "lesson"
+QUICK_STAGES = "gather", "join", "search", "train", "assign"
 N_FEATURES, N_CLUSTERS, N_FILES, N_NODES = 32, 20, 12, 3
 # of a run that is not disturbed
 LIMIT_SECONDS = 1500.0
@@ -82,7 +79,7 @@ class Driver:
 
 
 def is_under_way(driver: Driver, stage: str) -> bool:
-    """Return whether this stage was begun and is not done; rounds repeat two of the stages."""
+    """Return whether this stage was begun and is not done."""
     seen = driver.stages()
     return stage in seen and seen[stage].state != "done"
 
@@ -109,8 +106,8 @@ def disturb(
         if not held and not is_under_way(driver, stage):
             missed.append(stage)
         if stage == "gather":
-            strike_workers(cluster, chance)
-        if stage in ("contract", "refine"):
+            strike_worker(cluster, chance)
+        if stage in ("join", "search"):
             driver.kill()
             print(f"{stage}: the driver is killed and started again", flush=True)
             driver.start()
@@ -151,24 +148,20 @@ def strike(
     )
 
 
-def strike_workers(cluster: LocalCluster, chance: random.Random) -> None:
-    wanted = 2  # one to kill, one to stop
+def strike_worker(cluster: LocalCluster, chance: random.Random) -> None:
     for _ in range(100):
-        pids = cluster.worker_pids("gather")
-        if len(pids) >= wanted:
-            break
+        if pids := cluster.worker_pids("gather"):
+            os.kill(chance.choice(pids), signal.SIGKILL)
+            print("gather: a worker is killed", flush=True)
+            return
         time.sleep(0.05)
-    chance.shuffle(pids)
-    for pid, number in zip(pids, (signal.SIGKILL, signal.SIGSTOP), strict=False):
-        os.kill(pid, number)
-        print(f"gather: {number.name} to a worker", flush=True)
 
 
 def digests(run: Path) -> dict[str, str]:
     """Checksums of what a run made; scores and seconds are not compared."""
     return {
         str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for folder in ("blocks", "partition", "lesson", "model", "labels")
+        for folder in ("blocks", "graph", "partition", "lesson", "model", "labels")
         for path in sorted((run / folder).rglob("*"))
         if path.is_file() and path.name != "config.json"
     }

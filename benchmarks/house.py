@@ -1,31 +1,59 @@
-"""The shape of the source: rooms, imports, sizes, tests and public names, against their limits.
+"""The shape of the source: rooms, imports, sizes, walks, tests and public names, against limits.
 
-    python3 benchmarks/house.py             # a few seconds; needs nothing but Python
-    python3 benchmarks/house.py --quick     # the same
+    python benchmarks/house.py             # about half a minute, where prcut is installed
+    python benchmarks/house.py --quick     # without the walks: a second, nothing but Python
 
-Everything is read with `ast`; nothing of prcut is imported. Each figure is printed with its limit.
-`--lines N` is for CI while the package is still longer than its limit: it is printed as short, and
-fails only where it has grown beyond N.
+The source is read with `ast`. The walks are counted while a fit runs: the files whose functions are
+called between `PRCut(10).fit(X)` and its labels, and between a Parquet file and the labels beside
+it. Each figure is printed with its goal. Where a goal is not reached yet, `NOW` has the figure that
+must not grow; it is only ever lowered.
 """
 
 import argparse
 import ast
 import sys
+import tempfile
+import threading
+import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
-# imports point to the same room or to one on its left
-ROOMS = (
-    *("errors", "numerics", "runtime", "graph", "search", "training", "pipeline", "ui"),
-    "estimator",
-)
+# lines of Python at most; imports point to the same room or to one above it
+ROOMS = {
+    "errors": 60,
+    "numerics": 900,
+    "runtime": 1900,
+    "graph": 2200,
+    "search": 2600,
+    "training": 2200,
+    "fit": 2000,
+    "runs": 1100,
+    "curate": 1100,
+    "ui": 2100,
+    "estimator": 500,
+}
 NOT_ENTRIES = {"__init__", "__main__", "__pycache__", "py.typed"}
-METHOD, METHOD_FILE = "fit_rows", "pipeline/fit.py"
-LINES = "lines of Python in the package"
+# what CI accepts until the goal is reached
+NOW: dict[str, float] = {
+    "lines of Python in the package": 21487,
+    "lines of numerics": 997,
+    "lines of graph": 2694,
+    "lines of search": 2968,
+    "lines of training": 2435,
+    "lines of fit": 2547,
+    "lines of runs": 1718,
+    "lines of curate": 1821,
+    "lines of ui": 3616,
+    "lines of estimator": 715,
+    "lines of tests a line of the package": 0.8,
+    "lines of benchmarks": 14016,
+    "files that X of PRCut(10).fit(X) walks through": 36,
+    "files that a Parquet row walks through": 54,
+}
 
 
 class Figure(NamedTuple):
@@ -39,22 +67,29 @@ class Figure(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the bound is broken; NaN, which stands for "not there", breaks every bound."""
+        """Whether the bound is broken."""
         sign, _, limit = self.bound.partition(" ")
-        holds = self.value <= float(limit) if sign == "<=" else self.value >= float(limit)
-        return not holds
+        return self.value > float(limit) if sign == "<=" else self.value < float(limit)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether it is short, and beyond what is accepted for now."""
+        return self.is_short and not self.value <= NOW.get(self.name, -1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print every figure with its limit; return 1 where one falls short."""
+    """Print every figure with its limit; return 1 where one has grown beyond what is accepted."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="accepted; the whole is quick")
+    parser.add_argument("--quick", action="store_true", help="without the walks")
     parser.add_argument("--root", type=Path, default=ROOT, help="checkout to measure")
-    parser.add_argument("--lines", type=int, default=0, help="lines that are tolerated for now")
     given = parser.parse_args(arguments)
     figures = measure(given.root)
+    if not given.quick and find_spec("prcut"):
+        figures += walks()
+    else:
+        print("the walks are not counted")
     for figure in figures:
         verdict = "SHORT" if figure.is_short else "ok"
         print(f"{verdict:5}  {figure.name:52} {figure.value:>9,.6g}  {figure.bound}")
@@ -62,25 +97,24 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"         {line}")
     short = [figure.name for figure in figures if figure.is_short]
     print("\n" + ("\n".join(["short:", *short]) if short else "holds: the house keeps its limits"))
-    tolerated = {one.name for one in figures if one.name == LINES and one.value <= given.lines}
-    return 1 if set(short) - tolerated else 0
+    grown = [figure.name for figure in figures if figure.has_grown]
+    if grown:
+        print("\n".join(["beyond what is accepted for now:", *grown]))
+    return 1 if grown else 0
 
 
 def measure(root: Path) -> list[Figure]:
-    """Return all figures of a checkout."""
+    """Return all figures of a checkout that need not run it."""
     source = root / "src/prcut"
     trees = {
         _module(path, source): ast.parse(path.read_text("utf-8"), str(path))
         for path in sorted(source.rglob("*.py"))
     }
     return [
-        _entries(source),
         *_import_figures(trees),
-        *_size_figures(source),
-        _bodies(trees),
+        *_size_figures(root),
         _mirrored(source, root / "tests"),
         *_public_names(trees),
-        *_method_figures(source),
     ]
 
 
@@ -90,11 +124,6 @@ def _module(path: Path, source: Path) -> str:
 
 
 # -- rooms and imports ---------------------------------------------------------------------------
-
-
-def _entries(source: Path) -> Figure:
-    names = {path.name.removesuffix(".py") for path in source.iterdir()} - NOT_ENTRIES
-    return Figure("entries at the top of the package", len(names), "<= 9", (_joined(names),))
 
 
 def _import_figures(trees: dict[str, ast.Module]) -> Iterator[Figure]:
@@ -113,7 +142,7 @@ def _import_figures(trees: dict[str, ast.Module]) -> Iterator[Figure]:
 def _rank(module: str) -> int:
     """Return the position of a module's room; what is in no room lies right of all of them."""
     room = module.partition(".")[0]
-    return ROOMS.index(room) if room in ROOMS else len(ROOMS)
+    return list(ROOMS).index(room) if room in ROOMS else len(ROOMS)
 
 
 def _imports(module: str, tree: ast.Module, known: set[str]) -> set[str]:
@@ -183,59 +212,93 @@ def _walk(start: str, edges: dict[str, set[str]], seen: set[str]) -> list[str]:
 # -- sizes ---------------------------------------------------------------------------------------
 
 
-def _size_figures(source: Path) -> Iterator[Figure]:
-    files = [path for path in source.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    lines = {path.relative_to(source).as_posix(): _line_count(path) for path in files}
-    python = {name: count for name, count in lines.items() if name.endswith(".py")}
-    data = {name: count for name, count in lines.items() if name not in python}
-    remark = f"and {sum(data.values())} lines of data: {_joined(data)}"
-    yield Figure(LINES, sum(python.values()), "<= 14800", (remark,))
-    for most, allowed in ((400, 4), (500, 0)):
-        longer = tuple(f"{name}: {count}" for name, count in sorted(python.items()) if count > most)
-        yield Figure(f"files of more than {most} lines", len(longer), f"<= {allowed}", longer)
-    counts = [count for name, count in python.items() if not name.endswith("__init__.py")]
-    yield Figure("median lines of a file", median(counts or [0]), "<= 170")
+def _size_figures(root: Path) -> Iterator[Figure]:
+    source = root / "src/prcut"
+    total = _lines(source)
+    yield Figure("lines of Python in the package", total, "<= 16000")
+    for room, most in ROOMS.items():
+        path = source / room
+        count = _lines(path) if path.is_dir() else _lines(path.with_suffix(".py"))
+        yield Figure(f"lines of {room}", count, f"<= {most}")
+    entries = {path.stem for path in source.iterdir() if path.suffix in ("", ".py")}
+    strangers = entries - {*ROOMS, *NOT_ENTRIES}
+    yield Figure("entries that are no room", len(strangers), "<= 0", (_joined(strangers),))
+    tests, benchmarks = _lines(root / "tests"), _lines(root / "benchmarks")
+    yield Figure("lines of tests a line of the package", round(tests / total, 3), "<= 0.7")
+    yield Figure("lines of benchmarks", benchmarks, "<= 9000")
 
 
-def _line_count(path: Path) -> int:
-    return len(path.read_bytes().splitlines())
+def _lines(path: Path) -> int:
+    files = path.rglob("*.py") if path.is_dir() else [path] if path.exists() else []
+    return sum(len(file.read_bytes().splitlines()) for file in files)
 
 
-def _bodies(trees: dict[str, ast.Module]) -> Figure:
-    """Nine of ten functions have no more lines, signature and docstring not counted."""
-    lengths = sorted(
-        _body_lines(node)
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
-    rank = -(-9 * len(lengths) // 10) - 1
-    value = lengths[rank] if lengths else 0
-    return Figure(f"lines of a body, p90 of {len(lengths)} functions", value, "<= 20")
+# -- walks ---------------------------------------------------------------------------------------
 
 
-def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    if not body:
-        return 0
-    decorators = getattr(body[0], "decorator_list", [])
-    first = min([body[0].lineno, *(node.lineno for node in decorators)])
-    return (body[-1].end_lineno or first) - first + 1
+def walks() -> list[Figure]:
+    """Return how many files of the package rows walk through, in memory and from Parquet."""
+    return [
+        _walk_figure("files that X of PRCut(10).fit(X) walks through", 20, _fit_in_memory),
+        _walk_figure("files that a Parquet row walks through", 30, _fit_parquet),
+    ]
 
 
-def _method_figures(source: Path) -> Iterator[Figure]:
-    """Measure the method in one function, and the estimator around it."""
-    missing = float("nan"), "it does not exist"
-    lines, *remarks = missing
-    path = source / METHOD_FILE
-    if path.exists():
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and node.name == METHOD:
-                lines, remarks = float((node.end_lineno or 0) - node.lineno + 1), []
-    yield Figure(f"lines of {METHOD} in {METHOD_FILE}", lines, "<= 60", tuple(remarks))
-    path = source / "estimator.py"
-    lines, *remarks = (float(_line_count(path)),) if path.exists() else missing
-    yield Figure("lines of estimator.py", lines, "<= 350", tuple(remarks))
+def _fit_in_memory() -> Callable[[], Any]:
+    from sklearn.datasets import load_digits
+
+    from prcut import PRCut
+
+    rows = load_digits().data
+    return lambda: PRCut(10, random_state=0).fit(rows)
+
+
+def _fit_parquet() -> Callable[[], Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from sklearn.datasets import load_digits
+
+    from prcut.fit import FitConfig
+    from prcut.runs import assign_parquet, fit_run
+    from prcut.training.assigner.saved import load_model
+
+    folder = Path(tempfile.mkdtemp())
+    rows, run = folder / "rows.parquet", folder / "run"
+    vectors = pa.array(list(load_digits().data.astype("float32")), pa.list_(pa.float32()))
+    pq.write_table(pa.table({"vector": vectors}), rows)
+
+    def walk() -> None:
+        # too little memory for the rows, so that blocks are built
+        fit_run(rows, run, FitConfig.of("default", 10), memory=10**5, device="cpu")
+        assign_parquet(load_model(run / "model").assigner, rows, folder / "labels", device="cpu")
+
+    return walk
+
+
+def _walk_figure(name: str, most: int, prepare: Callable[[], Callable[[], Any]]) -> Figure:
+    """Count the files whose functions are called."""
+    import prcut
+
+    source = str(Path(prcut.__file__).parent)
+    called: dict[str, set[str]] = defaultdict(set)
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(source) and code.co_name != "<module>":
+            called[code.co_filename[len(source) + 1 :]].add(code.co_name)
+
+    work = prepare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+    functions = sum(map(len, called.values()))
+    return Figure(name, len(called), f"<= {most}", (f"{functions} functions", _joined(called)))
 
 
 # -- tests and names -----------------------------------------------------------------------------

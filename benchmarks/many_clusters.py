@@ -25,7 +25,7 @@ from _disk_run import fit_on_disk, labels_of
 from _parquet import write_planted
 from _verdict import verdict
 from prcut import PRCut
-from prcut.pipeline.config import FitConfig
+from prcut.fit.config import FitConfig
 
 N_FEATURES, SPREAD_OF_SIZES, NOISE = 16, 0.3, 0.5
 # least agreement with what was planted; sizes of the smallest and the largest cluster, in units of
@@ -37,7 +37,7 @@ QUICK_NMI = 0.95
 MOST_SECONDS, MOST_BYTES = 177, 2.5e9
 # on disk: rows, clusters, bytes of memory; least NMI, CPU-seconds and bytes of a task
 ON_DISK, QUICK_ON_DISK = (2_000_000, 10_000, 10**9), (12_000, 600, 10**6)
-DISK_NMI, DISK_SECONDS, DISK_BYTES = 0.98, 900, 4e9
+DISK_NMI, DISK_SECONDS, DISK_BYTES = 0.985, 900, 4e9
 
 
 def planted(n_rows: int, n_clusters: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:

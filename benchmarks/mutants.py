@@ -59,16 +59,19 @@ MODULES = (
     *("numerics/certificate.py", "runtime/folder.py", "runtime/shuffle.py"),
     *("graph/neighbors.py", "graph/rows.py", "graph/build.py", "graph/similarity_graph.py"),
     *("search/kernels.c", "search/fragments.py", "search/merge.py", "search/moves.py"),
-    *("search/refine.py", "search/sweep.py", "search/limits.py"),
+    *("search/sweep.py", "search/limits.py"),
     *("training/loss.py", "training/pairs.py", "training/state.py"),
 )
 # test files of a module, in addition to the file that mirrors it
 ALSO = {
     "numerics/expectation.py": ("numerics/test_objective.py",),
     "numerics/objective.py": ("numerics/test_errata.py",),
+    "graph/rows.py": ("graph/test_vectors.py", "graph/test_row_index.py"),
+    "graph/build.py": ("graph/test_smoothing.py",),
+    "graph/similarity_graph.py": ("graph/test_saved.py",),
     "search/kernels.c": (
-        *("search/test_merge.py", "search/test_moves.py", "search/test_refine.py"),
-        *("search/test_sweep.py", "search/test_fragments.py"),
+        *("search/test_merge.py", "search/test_moves.py", "search/test_sweep.py"),
+        "search/test_fragments.py",
     ),
 }
 PER_MODULE, PER_MODULE_QUICK = 8, 2
@@ -107,13 +110,6 @@ EXCUSED: dict[str, str] = {
     "numerics/certificate.py spectral_lower_bound: n_clusters + _GUARD_VECTORS → "
     "n_clusters - _GUARD_VECTORS": "moves the size at which one right method follows another",
     "search/fragments.py find_groups: weight.shape[0] → weight.shape[1]": "graphs are square",
-    "search/refine.py _Refinement.__init__: -1 → -2": "NumPy reads any negative length alike",
-    "search/refine.py _Refinement._is_better: self.sizes > 0 → self.sizes > 1": (
-        "a row that is alone in its cluster never moves"
-    ),
-    "search/refine.py refine: len(active) == len(labels) → False": (
-        "saves rounds in which nothing moves"
-    ),
     "search/sweep.py _complete: min(1.0, coarse.sizes.min(initial=1.0)) → "
     "min(2.0, coarse.sizes.min(initial=1.0))": "the other number is never above 1",
     "training/loss.py _sum_over_ranks: distributed.is_available() and "

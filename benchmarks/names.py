@@ -24,9 +24,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from _verdict import Table, keep, verdict
 from prcut import PRCut, build_graph
+from prcut.curate.embed import embed
+from prcut.curate.names import name_clusters
 from prcut.errors import PRCutError
-from prcut.pipeline.embedding import embed
-from prcut.pipeline.names import name_clusters
 
 Encode = Callable[[list[str]], np.ndarray]
 # texts of each set: MiniLM encodes some 150 a second

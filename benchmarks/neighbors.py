@@ -27,8 +27,8 @@ import numpy as np
 from _data import fashion_mnist, mnist
 from _verdict import verdict
 from prcut.graph import inverted_lists as library
+from prcut.graph.blocks.build import BlockConfig, build_blocks
 from prcut.graph.neighbors import Neighbors, find_neighbors
-from prcut.pipeline.outofcore.build_blocks import BlockConfig, build_blocks
 
 RECALL, MAX_TIME = 0.98, 1.10
 BLOCK_RECALL, MAX_BLOCK_WORK, N_CELLS = 0.97, 0.25, 20

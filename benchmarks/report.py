@@ -30,8 +30,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from _browser import SCHEMES, WIDTHS, browse, explore, find_chromium, look
 from _data import banking77, fashion_mnist, fashion_mnist_labels
 from _verdict import Table, keep, verdict
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.run import fit_run
+from prcut.fit.config import FitConfig
+from prcut.runs.run import fit_run
 from prcut.ui import inspect_run, write_report
 
 MOST_BYTES = 6_000_000

@@ -43,9 +43,9 @@ from sklearn.decomposition import PCA
 from _verdict import verdict
 from contest import log_test_run
 from prcut import PRCut, normalized_cut
+from prcut.fit import score_representation
 from prcut.graph.build import build_graph
 from prcut.numerics.matching import max_nmi
-from prcut.pipeline import score_representation
 
 RESULTS = Path(__file__).parent / "results"
 RECORDS, TABLE = RESULTS / "representations.jsonl", RESULTS / "representations.md"

@@ -28,11 +28,11 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from _embedded import rows_of
 from _verdict import Table, keep, verdict
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.labels import assign_parquet
-from prcut.pipeline.outofcore.row_labels import RowLabels
-from prcut.pipeline.run import fit_run
-from prcut.pipeline.sampling import draw_sample, share_down
+from prcut.curate.sample import share_down, write_sample
+from prcut.fit.config import FitConfig
+from prcut.runs.labels import assign_parquet
+from prcut.runs.row_labels import RowLabels
+from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 
 # shares of the first and the last class, and what each has of the next one's
@@ -71,8 +71,8 @@ def prcut_samples(
         data, out = f"{folder}/rows.npy", f"{folder}/run/labels"
         assign_parquet(result.assigner, data, out, device="cpu", partition=partition)
         for balance in BALANCES:
-            sample = Path(folder) / balance.partition(":")[0]
-            draw_sample(f"{folder}/run", sample, size, balance, seed=seed)
+            sample = Path(folder) / f"{balance.partition(':')[0]}.parquet"
+            write_sample(f"{folder}/run", sample, size, balance, seed=seed)
             found[f"prcut sample --balance {balance}"] = pq.read_table(sample)["row"].to_numpy()
     assert round(n_clusters**0.5) == n_groups  # noqa: S101
     return found

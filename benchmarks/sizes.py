@@ -31,13 +31,13 @@ from _embedded import rows_of
 from _verdict import Table, keep, verdict
 from many_clusters import planted
 from prcut import PRCut
-from prcut.pipeline.choose import choose_graph
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.outofcore.row_labels import RowLabels
-from prcut.pipeline.outofcore.sizes import choose_block_rows
-from prcut.pipeline.run import fit_run
-from prcut.pipeline.run_plan import GraphConfig
-from prcut.pipeline.score import score_labels
+from prcut.fit.choose import choose_graph
+from prcut.fit.config import FitConfig
+from prcut.fit.starts import score_labels
+from prcut.graph.blocks.build import choose_block_rows
+from prcut.runs.plan import planned_neighbors
+from prcut.runs.row_labels import RowLabels
+from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 
 SETS = "digits", "usps", "coil20", "cifar10", "banking77", "mnist"
@@ -70,8 +70,7 @@ def flowed(rows: np.ndarray, n_clusters: int) -> np.ndarray:
 def on_disk(rows: np.ndarray, n_clusters: int) -> np.ndarray:
     """Cluster into equal sizes through blocks on disk, some twenty of them."""
     config = FitConfig.of("default", n_clusters, seed=0, max_size="equal")
-    graph, memory = GraphConfig.of(config, len(rows)), 2**16
-    sizes = *rows.shape, rows.dtype.itemsize, graph.n_neighbors
+    sizes, memory = (*rows.shape, rows.dtype.itemsize, planned_neighbors(config, len(rows))), 2**16
     while choose_block_rows(memory, *sizes, halo=4) < len(rows) // 20:
         memory = memory * 5 // 4
     with tempfile.TemporaryDirectory() as folder:

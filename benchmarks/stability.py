@@ -29,13 +29,14 @@ from sklearn.metrics import adjusted_rand_score
 
 from _verdict import verdict
 from prcut import Assigner, PRCut, build_graph
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.run import fit_run
+from prcut.fit.config import FitConfig
+from prcut.runs.run import fit_run
 from prcut.training.assigner.predict import assign_labels
 from prcut.training.batches import GatheredPairs
 from prcut.training.loop import train
 from prcut.training.pairs import WalkPairs
-from prcut.training.state import Record, TrainConfig
+from prcut.training.settings import TrainConfig
+from prcut.training.state import Record
 
 # growth of memory, and of the objective, over the last nine tenths of a long run
 MOST_GROWTH, MOST_DRIFT = 1.02, 1.02
@@ -107,7 +108,7 @@ def for_long(n_steps: int) -> list[str]:
     pairs = GatheredPairs(WalkPairs(build_graph(rows, 10, max_components=3), n_steps=2), rows)
     assigner = Assigner(4, 3, generator=torch.Generator().manual_seed(0))
     config = TrainConfig(
-        n_steps, batch_size=64, schedule="constant", patience=None, n_streams=1, learning_rate=1e-3
+        n_steps, batch_size=64, schedule="constant", patience=None, learning_rate=1e-3
     )
     seen: list[tuple[int, float, int]] = []
     sums = [0.0, 0]

@@ -27,10 +27,7 @@ from _verdict import verdict
 ROOT = Path(__file__).parent.parent
 LOGS = ROOT / "build/weekly"
 # each of these judges ratios of times, and runs alone, up to three times
-TIMED = (
-    *("assign", "cold_start", "flat_cost", "growth", "load", "neighbors", "out_of_core"),
-    *("samplers", "speed", "step_overhead"),
-)
+TIMED = ("cold_start", "growth", "load", "neighbors", "speed")
 # the longest begin first, so that the two processes end together
 LONGEST = ("tests", "mutants", "oldest", "stability", "crashes", "chaos")
 # CI runs the first for every change; the second is this script

@@ -17,7 +17,7 @@ import typer
 import prcut.errors
 from prcut.ui.cli.commands import app
 
-ROOMS = ("numerics", "runtime", "graph", "search", "training", "pipeline", "ui")
+ROOMS = ("numerics", "runtime", "graph", "search", "training", "fit", "runs", "curate", "ui")
 Api = dict[str, dict[str, Any]]
 
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from prcut import PRCut
 from prcut.errors import InvalidInputError
-from prcut.pipeline.labels import _array_files, assign_parquet
+from prcut.runs.labels import _array_files, assign_parquet
 from prcut.runtime.folder import Folder
 from prcut.runtime.sources import cut_row_ranges, sample_rows
 from prcut.training.assigner.network import Assigner

@@ -18,9 +18,10 @@ from sklearn.datasets import make_blobs
 
 import prcut
 import prcut.ui.cli.commands
-from prcut.pipeline.config import _STARTS
+from prcut.fit.config import _STARTS
 from prcut.training.loop import train
-from prcut.training.state import TrainConfig, TrainState
+from prcut.training.settings import TrainConfig
+from prcut.training.state import TrainState
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -61,8 +62,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pq.write_table(table.slice(120 * number, 120), tmp_path / f"parts/{number}.parquet")
     # that blocks run is tested here: one start, few steps and a rough map will do
     one_start = {solver: dict.fromkeys(efforts, 1) for solver, efforts in _STARTS.items()}
-    monkeypatch.setattr("prcut.pipeline.config._STARTS", one_start)
-    monkeypatch.setattr("prcut.pipeline.starts.train", _train_shortly)
+    monkeypatch.setattr("prcut.fit.config._STARTS", one_start)
+    monkeypatch.setattr("prcut.fit.starts.train", _train_shortly)
     monkeypatch.setattr("prcut.ui.report.projection._FEWEST", 10**6)  # no t-SNE
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -85,7 +85,6 @@ def test_every_command_prints_one_object_as_the_page_says(
     commands = [
         ["fit", rows, "-k", "3", "-o", f"{tmp_path}/run", "--outliers", ".1", *QUICK],
         ["assign", f"{tmp_path}/run", rows, "-o", f"{tmp_path}/labels", "-q"],
-        ["graph", rows, "-o", f"{tmp_path}/graph", "-q"],
         *(["info", one] for one in (rows, str(run), f"{run}/model", f"{run}/labels")),
         ["status", str(run)],
         ["plan", "--rows", "1e6", "--dim", "8", "-k", "10"],

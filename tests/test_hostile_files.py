@@ -94,27 +94,21 @@ def test_the_source_opens_no_pickle() -> None:
         # weights of other projects' encoders, in the only format they have
         n_loads = text.count("torch.load(")
         assert n_loads == text.count("weights_only=True"), path
-        assert n_loads == 0 or path.name == "packaged.py", path
+        assert n_loads == 0 or path.name == "embed.py", path
 
 
 # -- nothing leads out of the folder -------------------------------------------------------------
 
-OUTSIDE = ["../secret", "/etc/passwd", "..", "a\\b", ".hidden", "", "nul\0", "é" * 200, "\ud800", 3]
+OUTSIDE = ["../secret", "/etc/passwd", "..", "a\\b", ".hidden", "", "nul\0", "é" * 200, "\ud800"]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_names_in_records_do_not_lead_out(tmp_path: Path, name: Any) -> None:
-    blocks = made("blocks", tmp_path / "blocks")
-    manifest = json.loads((blocks / "manifest.json").read_text())
-    manifest["blocks"][0]["name"] = name
-    (blocks / "manifest.json").write_text(json.dumps(manifest))
+def test_names_in_records_do_not_lead_out(tmp_path: Path, name: str) -> None:
     graph = made("graph", tmp_path / "graph")
-    files = {str(name): {"size": 1, "sha256": ""}}
+    files = {name: {"size": 1, "sha256": ""}}
     rewrite(graph / "graph.json", lambda record: {**record, "files": files})
-    for kind, path in (("blocks", blocks), ("graph", graph)):
-        if kind == "blocks" or isinstance(name, str):
-            with pytest.raises(CorruptFileError, match="is not a plain file name"):
-                read(kind, path)
+    with pytest.raises(CorruptFileError, match="is not a plain file name"):
+        read("graph", graph)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
@@ -175,7 +169,7 @@ def fuzz() -> Iterator[ModuleType]:
 # how often each reader is tried here: the slow ones less, and all of them 20,000 times a week
 N_EXAMPLES = {
     **dict.fromkeys(("json", "storage", "status", "npy", "graph", "model", "checkpoint"), 150),
-    **dict.fromkeys(("estimator", "blocks", "run", "parquet", "embedding"), 40),
+    **dict.fromkeys(("estimator", "run", "parquet", "embedding"), 40),
     "labels": 15,
     "report": 3,
 }
@@ -240,10 +234,6 @@ FORGED = [
     ("graph", "indices.npy", [put(0, 8), put(0, -1), put(0, 2**62)]),
     ("graph", "indptr.npy", [put(1, 2**40), put(0, 1), put(-1, 0), lambda array: array[:, None]]),
     ("graph", "values.npy", [put(0, np.nan), put(0, -1), lambda array: array[:-1]]),
-    ("blocks", "block-00000/neighbors.npy", [put((0, 0), 10**6), put((0, 0), -2)]),
-    ("blocks", "block-00000/anchors.npy", [put(0, 10**6), put(0, -1)]),
-    ("blocks", "block-00000/features.npy", [put((0, 0), np.nan), lambda array: array[:, :-1]]),
-    ("blocks", "block-00000/rows.npy", [lambda array: array[:-1]]),
 ]
 
 
@@ -287,8 +277,8 @@ def test_forged_tensors_are_refused(
 @pytest.mark.parametrize(
     ("kind", "file", "change", "message"),
     [
-        ("report", "result.json", {"objective": []}, r"result\.json is altered or forged"),
-        ("report", "plan.json", {"hidden": ["wide"]}, r"plan\.json is altered or forged"),
+        ("report", "result.json", {"balance_weight": []}, r"result\.json is altered or forged"),
+        ("report", "plan.json", {"seed": "many"}, r"plan\.json.* is altered or forged"),
         ("report", "plan.json", {"data": "rows\0.parquet"}, "holds a NUL character"),
         ("status", "status/train.json", {"stage": "\x1b[2J"}, "altered or forged"),
         ("status", "status/train.json", {"seconds_left": float("inf")}, "altered or forged"),
@@ -304,9 +294,7 @@ def test_forged_fields_are_named(
         read(kind, path)
 
 
-def test_forged_plans_are_never_counted_up_to_or_printed(tmp_path: Path) -> None:
+def test_forged_plans_are_never_printed_as_they_are(tmp_path: Path) -> None:
     run = made("run", tmp_path / "run")
-    rewrite(run / "plan.json", lambda plan: {**plan, "n_init": 10**12})
-    assert len([name for name in describe_path(run) if name.startswith("stage start")]) == 100
     rewrite(run / "plan.json", lambda plan: {**plan, "data": "\x1b]0;owned\x07\ud800\n"})
     assert all(map(str.isprintable, show_rows(describe_path(run)).splitlines()))

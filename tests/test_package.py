@@ -27,7 +27,9 @@ ROOMS = (
     "graph",
     "search",
     "training",
-    "pipeline",
+    "fit",
+    "runs",
+    "curate",
     "ui",
     "estimator",
 )
@@ -85,7 +87,7 @@ def test_numerics_keep_no_state(module: str) -> None:
             assert word not in source, f"{module} uses {word}"
 
 
-FACES = ("numerics", "runtime", "graph", "search", "training", "pipeline", "ui")
+FACES = ("numerics", "runtime", "graph", "search", "training", "fit", "runs", "curate", "ui")
 
 
 def test_only_the_rooms_declare_public_names() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prcut.ui.cli.shared import command_again, messages_of, run_app
+from prcut.ui.cli.shared import messages_of, run_app
 
 _TABLES = (
     *("quick", "table1", "table2", "table3", "table4"),
@@ -93,7 +93,6 @@ Quiet = Annotated[
 
 @app.command()
 def bench(
-    ctx: typer.Context,
     name: BenchTable,
     results: ResultsFolder = "benchmarks/results",
     methods: BenchMethods = None,
@@ -129,7 +128,7 @@ def bench(
     """
     loggers = ("prcut", "benchmarks")
     with (
-        messages_of(quiet, command_again(ctx), loggers=loggers) as messages,
+        messages_of(quiet, loggers=loggers) as messages,
         messages.progress() as display,
     ):
         from benchmarks.harness.commands import BenchOptions, bench_table

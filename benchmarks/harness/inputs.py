@@ -21,8 +21,7 @@ import prcut
 from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.rows import column_scales, divide_columns
-from prcut.graph.saved import GRAPH_RECORD, load_graph, save_graph
-from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph, save_graph
 from prcut.runtime.folder import Folder, cache_folder, plan_key
 from prcut.runtime.progress import Progress
 
@@ -125,7 +124,7 @@ def _represent(
         return represent(dataset, representation)
     from benchmarks.harness.solo_learn import register_solo_learn
 
-    from prcut.pipeline.embedding import embed
+    from prcut.curate.embed import embed
 
     register_solo_learn()
     return embed(dataset.items, representation, on_progress=on_progress).astype(np.float32)

@@ -37,7 +37,7 @@ class RunSpec:
     split: str
     representation: str
     """``"raw"`` pixels, one of :mod:`benchmarks.harness.representations`, or an encoder of
-    :func:`prcut.pipeline.embedding.embed`."""
+    :func:`prcut.curate.embed.embed`."""
     n_neighbors: int
     """Neighbours of the graph that measures cuts and that graph methods are given."""
     method: str

@@ -1,16 +1,17 @@
-"""Encoders of solo-learn's checkpoints, which only the paper's tables need."""
+"""Image encoders that only the paper's tables need: solo-learn's checkpoints, transformers."""
 
 from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from prcut.curate import embed as encoders
 from prcut.errors import InvalidInputError
-from prcut.pipeline.encoders import base, load
 
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # solo-learn, solo/data/classification_dataloader.py, T_val of both CIFAR sets
@@ -18,11 +19,31 @@ _CIFAR = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
 
 
 def register_solo_learn() -> None:
-    """Make ``solo-learn:/path/checkpoint.ckpt@resnet18`` an encoder that ``embed`` knows."""
-    load.LOADERS["solo-learn"] = (("images",), _load_solo_learn)
+    """Let ``embed`` know ``solo-learn:<checkpoint>@resnet18`` and ``transformers:<model>``."""
+    encoders.LOADERS["solo-learn"] = (("images",), _load_solo_learn)
+    encoders.LOADERS["transformers"] = (("images",), _load_transformers)
 
 
-def _load_solo_learn(model: str, device: torch.device, _: str) -> base.Encoder:
+def _load_transformers(model: str, device: torch.device, _: str) -> encoders.Encoder:
+    """Load a model of transformers, such as DINOv2 or CLIP: the row of the whole image."""
+    transformers = encoders.require("transformers", "transformers")
+    module = transformers.AutoModel.from_pretrained(model).eval().to(device)
+    prepare = transformers.AutoImageProcessor.from_pretrained(model)
+
+    def encode(images: list[np.ndarray]) -> Any:
+        inputs = prepare(images=_pillow_images(images), return_tensors="pt").to(device)
+        if hasattr(module, "get_image_features"):
+            found = module.get_image_features(**inputs)
+            # a tensor, or an output that holds it since version 5
+            return found if isinstance(found, Tensor) else found.pooler_output
+        output = module(**inputs)
+        has_token = any(name.endswith("cls_token") for name, _ in module.named_parameters())
+        return output.last_hidden_state[:, 0] if has_token else output.pooler_output.flatten(1)
+
+    return encoders.Encoder(encode, encoders.identify("transformers", module))
+
+
+def _load_solo_learn(model: str, device: torch.device, _: str) -> encoders.Encoder:
     """Load the backbone of a Lightning checkpoint into a ResNet of timm with the same layers."""
     path, _, arch = model.rpartition("@")
     if not path:
@@ -31,7 +52,7 @@ def _load_solo_learn(model: str, device: torch.device, _: str) -> base.Encoder:
             f"solo-learn:{model}@resnet18, or the network it was trained with."
         )
     weights = _backbone_weights(Path(path))
-    module = base.require("timm", "timm").create_model(arch, pretrained=False, num_classes=0)
+    module = encoders.require("timm", "timm").create_model(arch, pretrained=False, num_classes=0)
     stem = weights.get("conv1.weight")
     is_small = stem is not None and stem.shape[-1] == 3
     if stem is not None and is_small:
@@ -43,15 +64,16 @@ def _load_solo_learn(model: str, device: torch.device, _: str) -> base.Encoder:
     colors = _CIFAR if is_small else _IMAGENET
     mean, std = (torch.tensor(value, device=device).view(3, 1, 1) for value in colors)
 
-    def encode(images: np.ndarray) -> Tensor:
-        given = (
-            np.stack([*map(base.to_color, images)]) if is_small else _crop_center(images, 256, 224)
+    def encode(images: list[np.ndarray]) -> Tensor:
+        as_they_are = [np.asarray(image) for image in _pillow_images(images)]
+        given = np.stack(as_they_are) if is_small else _crop_center(images, 256, 224)
+        rows: Tensor = module(
+            (torch.from_numpy(given).to(device).permute(0, 3, 1, 2) / 255 - mean) / std
         )
-        rows: Tensor = module((base.to_planes(given, device) / 255 - mean) / std)
         return rows
 
     preparation = "as they are" if is_small else "224 of 256 bilinear"
-    return base.Encoder(module, encode, base.version("timm"), f"{preparation}, {colors}")
+    return encoders.Encoder(encode, encoders.identify("timm", module, f"{preparation}, {colors}"))
 
 
 def _backbone_weights(path: Path) -> dict[str, Tensor]:
@@ -79,13 +101,19 @@ def _backbone_weights(path: Path) -> dict[str, Tensor]:
     )
 
 
-def _crop_center(images: np.ndarray, shorter: int, size: int) -> np.ndarray:
+def _pillow_images(images: list[np.ndarray]) -> list[Any]:
+    """Return Pillow's images, all of three channels."""
+    image = encoders.require("PIL.Image", "Pillow")
+    return [image.fromarray(pixels).convert("RGB") for pixels in images]
+
+
+def _crop_center(images: list[np.ndarray], shorter: int, size: int) -> np.ndarray:
     """Resize the shorter side of images to ``shorter``; return the middle ``size`` by ``size``."""
-    bilinear = base.require("PIL.Image", "Pillow").Resampling.BILINEAR
-    height, width = images.shape[1:3]
+    bilinear = encoders.require("PIL.Image", "Pillow").Resampling.BILINEAR
+    height, width = images[0].shape[:2]
     scale = shorter / min(height, width)
     shape = round(width * scale), round(height * scale)
     left, top = (shape[0] - size) // 2, (shape[1] - size) // 2
-    resized = [image.resize(shape, bilinear) for image in base.pillow_images(images)]
+    resized = [image.resize(shape, bilinear) for image in _pillow_images(images)]
     middle = [np.asarray(image)[top : top + size, left : left + size] for image in resized]
     return np.stack(middle)

@@ -269,7 +269,7 @@ def _walk(step: Any, start: int, n_steps: int) -> list[int]:
 
 def blocks(palette: Palette) -> Figure:
     """One block: its core, its halo, and edges that all lie inside."""
-    from prcut.pipeline.outofcore.cells import nearest_cells
+    from prcut.graph.blocks.cells import nearest_cells
 
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(600, 2)).astype(np.float32)

@@ -143,18 +143,18 @@ TASKS = {
     "Cluster a graph of your own": "SimilarityGraph build_graph find_neighbors Neighbors "
     "graph_features find_partition refine_labels Partition",
     "Merge clusters, see how they nest": "merge_clusters MergeTree",
-    "Work with files larger than memory": "build_blocks graph_run fit_run assign_parquet "
+    "Work with files larger than memory": "build_blocks fit_run assign_parquet "
     "plan_stages open_source Progress",
     "Use several machines": "Engine LocalEngine RayEngine",
     "Keep what was found": "save_model load_model save_graph load_graph",
     "Look at a result": "write_report inspect_run Inspection ClusterMapDisplay ClusterSizesDisplay "
-    "ConfidenceDisplay ConfusionDisplay CutMatrixDisplay HistoryDisplay MovesDisplay",
+    "ConfusionDisplay CutMatrixDisplay",
     "Measure a partition": "ratio_cut normalized_cut cluster_cuts hard_objective "
     "spectral_lower_bound",
     "Train in a loop of your own": "RatioCutLoss RunningClusterMass soft_ratio_cut "
     "soft_graph_ratio_cut expected_ratio_cut ratio_cut_upper_bound cluster_imbalance "
-    "balance_factor proximal_softmax",
-    "Train as the paper does": "train TrainConfig TrainState Record UniformPairs EdgePairs "
+    "balance_factor",
+    "Train as the paper does": "train TrainConfig TrainState Record UniformPairs "
     "WalkPairs GatheredPairs",
     "Embed texts and images, and compare encoders": "embed score_representation",
     "Catch errors and warnings": "PRCutError InvalidInputError CorruptFileError StageError "

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from prcut.runtime.lazy import import_lazily
 
 if TYPE_CHECKING:
+    from prcut.curate.embed import embed as embed
     from prcut.errors import PRCutError as PRCutError
     from prcut.estimator import PRCut as PRCut
+    from prcut.graph.blocks.build import build_blocks as build_blocks
     from prcut.graph.build import build_graph as build_graph
     from prcut.graph.similarity_graph import SimilarityGraph as SimilarityGraph
     from prcut.numerics.certificate import spectral_lower_bound as spectral_lower_bound
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from prcut.numerics.expectation import expected_ratio_cut as expected_ratio_cut
     from prcut.numerics.objective import cluster_imbalance as cluster_imbalance
     from prcut.numerics.objective import soft_ratio_cut as soft_ratio_cut
-    from prcut.pipeline.embedding import embed as embed
-    from prcut.pipeline.outofcore.build_blocks import build_blocks as build_blocks
     from prcut.training.assigner.network import Assigner as Assigner
     from prcut.training.loop import train as train
     from prcut.training.loss import RatioCutLoss as RatioCutLoss
@@ -32,10 +32,10 @@ _HOME = {
     "PRCutError": "errors",
     "RatioCutLoss": "training.loss",
     "SimilarityGraph": "graph.similarity_graph",
-    "build_blocks": "pipeline.outofcore.build_blocks",
+    "build_blocks": "graph.blocks.build",
     "build_graph": "graph.build",
     "cluster_imbalance": "numerics.objective",
-    "embed": "pipeline.embedding",
+    "embed": "curate.embed",
     "expected_ratio_cut": "numerics.expectation",
     "normalized_cut": "numerics.cuts",
     "ratio_cut": "numerics.cuts",

@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import ClassifierTags
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils import ClassifierTags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator
 
-from prcut.graph.build import PairSimilarity, Similarity
+from prcut.errors import InvalidInputError
+from prcut.fit import saved_fit
+from prcut.fit.choose import (
+    as_graph,
+    build_neighbor_graph,
+    choose_n_clusters,
+    choose_scales,
+)
+from prcut.fit.config import FitConfig
+from prcut.fit.fit import Fit, fit_rows
+from prcut.fit.known import Known
+from prcut.fit.layers import Layers
+from prcut.fit.outliers import Exemplars, OutlierRule, OutlierScores, comparable
+from prcut.fit.partial import train_further
+from prcut.fit.settings import Effort, Preset, Solver
+from prcut.fit.starts import Lazy, LazyStart, score_labels
+from prcut.fit.update import ClusterIds, find_positions, keep_some, stack_rows, update_rows
+from prcut.graph.build import PairSimilarity, Similarity, graph_features
 from prcut.graph.neighbors import Metric
-from prcut.graph.row_index import RowIndex, row_keys
-from prcut.graph.rows import subtract_origin
+from prcut.graph.rows import RowIndex, divide_columns, row_keys, subtract_origin
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.graph.smoothing import graph_features
-from prcut.pipeline.choose import as_graph, choose_n_clusters
-from prcut.pipeline.fit import fit_rows
-from prcut.pipeline.known import Known
-from prcut.pipeline.opened_run import RunMixin
-from prcut.pipeline.prediction import PredictMixin
-from prcut.pipeline.settings import Effort, Preset, Solver
-from prcut.pipeline.stream import StreamMixin
-from prcut.pipeline.update import UpdateMixin
-from prcut.runtime.device import choose_device
-from prcut.runtime.memory import release_memory
-from prcut.training.assigner.predict import assign_probs
+from prcut.runs.folder import is_run, open_run
+from prcut.runtime.device import choose_device, release_memory
+from prcut.runtime.progress import Step
+from prcut.runtime.sources import as_rows
+from prcut.search.explain import Reasons, check_rows, find_reasons
+from prcut.search.follow import Change
+from prcut.training.assigner import hub, onnx_export
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import (
+    assign_labels,
+    assign_probs,
+    keep_labels,
+    rank_clusters,
+    represent_rows,
+)
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
 from prcut.ui.report.inspection import Inspection
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# what a fit leaves behind, and the next one forgets
+_FITTED = (
+    *("labels_", "clusters_", "probabilities_", "probs_", "violated_links_"),
+    *("objective_", "ratio_cut_", "balance_weight_", "n_neighbors_", "n_clusters_"),
+    *("merge_tree_", "layer_sizes_", "cluster_count_", "cluster_stability_", "changes_"),
+    *("_start", "_steps", "_names", "_exemplars", "_kept", "_reasons", "_is_weighted"),
+    *("_graph_features", "_seen"),
+)
+# what a start must be made for
+_OF_START = ("assigner_", "n_steps_")
+
 
 class PRCut(
-    PredictMixin,
-    UpdateMixin,
-    StreamMixin,
-    RunMixin,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -212,8 +251,9 @@ class PRCut(
         graph : SimilarityGraph or SciPy sparse matrix, shape (n_samples, n_samples), optional
             Used in place of the neighbours of X.
         """
-        is_counted = isinstance(self.n_clusters, str | tuple | list)
-        config = self._config(1 if is_counted else self.n_clusters)
+        wanted: Any = self.n_clusters
+        is_counted = isinstance(wanted, str | tuple | list)
+        config = self._config(1 if is_counted else wanted)
         device, found = choose_device(self.device), None
         rows = self._check(X, reset=True)
         seen = RowIndex.of(row_keys(rows))  # before the caller may change them
@@ -226,7 +266,7 @@ class PRCut(
             rows = np.ascontiguousarray(graph_features(graph, generator=generator).numpy())
             self._graph_features = rows
         if is_counted:
-            self.cluster_count_, found = choose_n_clusters(rows, graph, config, self.n_clusters)
+            self.cluster_count_, found = choose_n_clusters(rows, graph, config, wanted)
             config = self._config(*self.cluster_count_.layers())
         self.n_clusters_ = config.n_clusters
         with FitDisplay(config, enabled=bool(self.verbose)) as display:
@@ -234,32 +274,194 @@ class PRCut(
             options["lazy"] = not (self.store_probs or self.verbose)
             options |= {"device": device, "neighbors": found, "known": known}
             fit = fit_rows(rows, config, graph, **options)
-        # they are, of rows in memory
-        assert fit.labels is not None and fit.probabilities is not None  # noqa: S101, PT018
-        self.clusters_ = fit.labels.copy()
-        self.violated_links_ = (known or Known()).violated(fit.labels)
-        self.objective_, self.ratio_cut_ = fit.objective, fit.ratio_cut
-        near = subtract_origin(rows, fit.origin)
-        self.labels_ = self._refuse_of_fit(near, fit.labels, fit.scales, config)
-        self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
-        self._start, self._steps = fit.start, fit.steps
-        self.merge_tree_, self.balance_weight_ = fit.merge_tree, fit.balance_weight
-        self._set_layers(getattr(self, "cluster_count_", None), fit.stability)
-        self._keep_fit(rows, fit, config.seed, (known or Known()).weights)
-        self._seen = seen
+        self._names = ClusterIds.first(config.n_clusters)
+        self._take_fit(rows, fit, config, seen, (known or Known()).weights)
+        self.violated_links_ = (known or Known()).violated(self.clusters_)
+        self._steps, self.cluster_stability_ = fit.steps, fit.stability
+        self.balance_weight_ = fit.balance_weight
+        if is_counted and fit.score.merge_tree is not None:
+            self.layer_sizes_ = self.cluster_count_.layers()
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
             probs = assign_probs(fit.assigner, rows)
-            self.probs_ = self._keep_labels(probs, np.arange(len(probs)))
+            self.probs_ = keep_labels(probs, self.clusters_, self.probabilities_)
         release_memory()
         return self
 
-    @property
-    def history_(self) -> History:
-        """What the search did, and the training records of the start that was kept, if any yet."""
-        records = self._start().state.history if self._start.is_made else {}
-        return History(records, steps=getattr(self, "_steps", ()))
+    def update(
+        self,
+        X_new: Any,  # noqa: N803
+        X_old_sample: Any = None,  # noqa: N803
+        *,
+        old_ids: Any = None,
+        stickiness: float = 0.1,
+    ) -> PRCut:
+        """Continue the fit with new rows; clusters keep their ids, and may be born, merge or die.
+
+        Parameters
+        ----------
+        X_new : array or SciPy sparse matrix, shape (n_new, n_features)
+        X_old_sample : array or SciPy sparse matrix, shape (n_old, n_features), optional
+            Earlier rows, such as those of the last weeks: a cluster of which neither these nor the
+            new rows have any dies. By default up to 10,000 rows that the fit has kept.
+        old_ids : int array, shape (n_old,), optional
+            The ids that ``X_old_sample`` had, by default what :meth:`predict` says of them.
+            Rows of −1, or of a cluster that is no more, count as new.
+        stickiness : float
+            What an earlier row pays to leave its cluster, as a fraction of what the objective
+            falls at most when a row moves.
+
+        Returns
+        -------
+        self
+            ``labels_`` are those of the earlier rows, then of the new ones: the last ``n_new``.
+            ``changes_`` says which clusters were born, merged or died, by their ids.
+        """
+        check_is_fitted(self)
+        if self._is_precomputed or self._is_weighted:
+            raise InvalidInputError(
+                "update needs features, not affinity='precomputed', and counts every row once: "
+                "after a fit with sample_weight, fit all rows anew."
+            )
+        new_rows = self._check(X_new, reset=False)
+        assigner, config = self.assigner_, self._config()
+        if X_old_sample is not None:
+            old_rows = self._check(X_old_sample, reset=False)
+            labels = find_positions(self._names, assigner, old_rows, old_ids)
+        elif self._kept is not None:
+            old_rows, labels = self._kept
+        else:
+            raise InvalidInputError(
+                "the rows of fit are not kept by save and partial_fit; pass earlier rows as "
+                "X_old_sample."
+            )
+        found = update_rows(
+            *(old_rows, labels, new_rows, assigner, config, self._names),
+            n_neighbors=getattr(self, "n_neighbors_", None),
+            balance_weight=getattr(self, "balance_weight_", config.training_balance),
+            stickiness=stickiness,
+            device=choose_device(self.device),
+            lazy=True,
+        )
+        rows = stack_rows(old_rows, new_rows)
+        self._clear("balance_weight_", "n_neighbors_")
+        self.n_clusters_ = len(found.names.ids)
+        self._names = found.names
+        self._take_fit(rows, found.fit, config, RowIndex.of(row_keys(rows)))
+        self.changes_ = found.changes
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803
+        """Train further with the rows of X, one part of a stream.
+
+        Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
+        keep their numbers from call to call; ``labels_`` are those of the last. Training
+        continues where :meth:`fit`, :meth:`load` or the last call stopped.
+        """
+        if self._is_precomputed or self.outliers is not None:
+            raise InvalidInputError(
+                "partial_fit needs features, not affinity='precomputed', and keeps no rows to "
+                "compare outliers with."
+            )
+        config = replace(self._config(), solver="train")
+        before = self._start() if hasattr(self, "_start") else None
+        rows = self._check(X, reset=before is None)
+        scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
+        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
+        start = train_further(rows, graph, config, before, device, scales)
+        self._clear("_names", "n_neighbors_")
+        self._names = getattr(self, "_names", ClusterIds.first(config.n_clusters))
+        self._start = LazyStart.of(start)
+        ranked = rank_clusters(start.assigner, rows)
+        self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
+        self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
+        self.layer_sizes_ = [config.n_clusters]
+        self.cluster_stability_, self.changes_ = None, ()
+        return self
+
+    def predict(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
+        """Return the cluster of every row of X, int64, shape (n_samples,), in one of the layers.
+
+        Rows of ``fit`` have the labels that it gave them; the assigner labels all others.
+        With ``affinity="precomputed"``, X are the similarities of new rows to those of ``fit``,
+        shape (n_samples, n_samples_of_fit).
+        """
+        checked, seen = self._find(X)
+        names, is_new = self._layers.names(level), seen < 0
+        labels = np.empty(len(seen), np.int64)
+        if not is_new.all():
+            known = self.labels_[seen[~is_new]]
+            labels[~is_new] = np.where(known < 0, -1, names[known])
+        if is_new.any():  # else nothing need be distilled
+            assigner, rows = self._prepare(checked[np.flatnonzero(is_new)])
+            near = subtract_origin(rows, assigner.far_origin)
+            clusters = names[assign_labels(assigner, rows)]
+            labels[is_new] = self._reject_outliers(near, clusters, assigner.column_scales)
+        return labels
+
+    def predict_proba(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
+        """Return the cluster probabilities, float32, shape (n_samples, n_clusters), in a layer.
+
+        What independent starts and neighbours said of rows like these, as in ``probabilities_``.
+        """
+        checked, seen = self._find(X)
+        probs = assign_probs(*self._prepare(checked))
+        if (rows := np.flatnonzero(seen >= 0)).size:  # a loaded model may have no labels
+            seen = seen[rows]
+            probs[rows] = keep_labels(probs[rows], self.clusters_[seen], self.probabilities_[seen])
+        return self._layers.sum_probs(probs, level)
+
+    def transform(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the bottleneck's activations, or the logits of the clusters without one."""
+        return represent_rows(*self._ready(X))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
+        """Return how much better than by chance X is cut, without labels: 1 is perfect, 0 chance.
+
+        ``1 - J / (n_clusters - 1)``, where J is the objective of the predicted labels on the
+        neighbour graph of X and ``n_clusters - 1`` its value for labels drawn at random.
+        """
+        config = self._config()
+        assigner, rows = self._ready(X)
+        n_clusters = assigner.n_clusters
+        if n_clusters == 1:
+            return 0.0
+        graph = self._graph(X, rows, config, assigner.column_scales)
+        balance_weight = getattr(self, "balance_weight_", config.training_balance)
+        labels = assign_labels(assigner, rows)
+        seen = self._find(X)[1]
+        if (seen >= 0).any():
+            labels[seen >= 0] = self.clusters_[seen[seen >= 0]]
+        score = score_labels(graph, labels, n_clusters, balance_weight)
+        return 1 - score.objective / (n_clusters - 1)
+
+    def score_outliers(self, X: Any) -> OutlierScores:  # noqa: N803
+        """Score how far the rows of X stray from clusters, or lie between them.
+
+        Needs a fit with ``outliers``, which may be 0; it is what p-values are compared with.
+        """
+        check_is_fitted(self)
+        if self._exemplars is None:
+            raise InvalidInputError("score_outliers needs a fit with outliers=0 or more.")
+        assigner, rows = self._ready(X)
+        near = subtract_origin(rows, assigner.far_origin)
+        return self._exemplars.score(comparable(near, assigner.column_scales, self.metric))
+
+    def explain(self, rows: Any) -> Reasons:
+        r"""Say why rows of the fit, given by their numbers, are in their clusters.
+
+        ``print("\n".join(model.explain([0, 1]).explain()))`` says it in words, with the clusters'
+        ids. Of rows labelled −1 it is the cluster that they would be in.
+        """
+        check_is_fitted(self)
+        if self._reasons is None:
+            raise InvalidInputError(
+                "explain needs a fit in memory, or one that was saved after it: partial_fit and "
+                "runs keep no graph; use `prcut explain` for a run."
+            )
+        reasons = self._reasons().take(check_rows(rows, len(self.labels_)))
+        return reasons.named(self.cluster_ids_)
 
     def inspect(self, X: Any, **options: Any) -> Inspection:  # noqa: N803
         """Measure what :meth:`predict` makes of X: labels, confidence, sizes, cut, map.
@@ -267,7 +469,7 @@ class PRCut(
         Options are ``only`` ("map" needs no graph, "cut" makes no map), ``seed`` of the map, and
         ``on_progress``. :func:`prcut.ui.inspect_run` returns the same for a run folder.
         """
-        from prcut.ui.report.inspect_rows import inspect_fitted
+        from prcut.ui.report.inspection import inspect_fitted
 
         assigner, rows = self._ready(X)
         config = self._config()
@@ -286,6 +488,214 @@ class PRCut(
 
         write_report(self, path, data=X, **options)
 
+    def save(self, path: str | Path) -> None:
+        """Save as a folder of safetensors and JSON, which :meth:`load` reads on any machine.
+
+        ``model.safetensors`` and ``config.json`` are all that prediction needs; labels and history
+        are in ``fit.safetensors``. A ``similarity`` that is a function is not saved.
+        """
+        check_is_fitted(self)
+        saved_fit.save_estimator(path, self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load what :meth:`save` saved, or a finished run of ``prcut fit``.
+
+        Of a run, ``labels_`` are those of the partition it found, if it holds them; rows that
+        belong nowhere are −1 where labels were written. Its model alone is in the folder ``model``.
+        """
+        return open_run(path, cls) if is_run(path) else saved_fit.load_estimator(path, cls)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload what prediction needs to the Hugging Face Hub; return the commit's URL.
+
+        Labels and history stay here. Options are ``private``, ``token`` and ``message``.
+        """
+        self._check_has_features()
+        return saved_fit.push_estimator(self, repo_id, **options)
+
+    @classmethod
+    def from_pretrained(cls, repo_id: str, **options: Any) -> Self:
+        """Load a model from the Hugging Face Hub, or from a folder."""
+        loaded = hub.load_from_hub(repo_id, **options)
+        return saved_fit.make_estimator(saved_fit.parse_fit(loaded), cls)
+
+    def export_onnx(self, path: str | Path) -> None:
+        """Write the assigner, with its softmax, as an ONNX file."""
+        self._check_has_features()
+        onnx_export.export_onnx(path, self.assigner_)
+
+    @property
+    def history_(self) -> History:
+        """What the search did, and the training records of the start that was kept, if any yet."""
+        records = self._start().state.history if self._start.is_made else {}
+        return History(records, steps=self._steps)
+
+    @property
+    def assigner_(self) -> Assigner:
+        """What was distilled or trained."""
+        return self._start().assigner
+
+    @property
+    def n_steps_(self) -> int:
+        """Training steps of the start that was kept."""
+        return self._start().state.step
+
+    @property
+    def cluster_ids_(self) -> np.ndarray:
+        """The id of every cluster; ``cluster_ids_[labels_]`` stay the same from week to week."""
+        return self._names.ids
+
+    @property
+    def cluster_layers_(self) -> list[np.ndarray]:
+        """Labels of the rows of ``fit`` in every layer, the finest first; −1 stays −1."""
+        return self._layers.labels(self.labels_)
+
+    @property
+    def cluster_tree_(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """The clusters in every cluster of the layer above, as (layer, cluster); the root is last.
+
+        ``{(1, 0): [(0, 0), (0, 3)], …, (n_layers, 0): […]}``
+        """
+        return self._layers.tree()
+
+    # -- what is fitted -----------------------------------------------------------------------
+
+    labels_: np.ndarray
+    clusters_: np.ndarray
+    probabilities_: np.ndarray
+    cluster_stability_: np.ndarray | None
+    changes_: tuple[Change, ...]
+    _start: LazyStart
+    _names: ClusterIds
+    _steps: tuple[Step, ...] = ()
+    # rows to compare others with, where outliers are looked for
+    _exemplars: Exemplars | None = None
+    # up to 10,000 rows, with their clusters, for the next update
+    _kept: tuple[Any, np.ndarray] | None = None
+    # the rows of the fit, None after partial_fit
+    _seen: RowIndex | None = None
+    _reasons: Lazy[Reasons] | None = None
+    _is_weighted: int = 0
+
+    def _take_fit(
+        self,
+        rows: Any,
+        fit: Fit,
+        config: FitConfig,
+        seen: RowIndex,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """Take over what a fit of these rows found."""
+        self._start, self._seen = fit.start, seen
+        self.cluster_stability_, self.changes_ = None, ()
+        self.clusters_ = fit.labels.copy()
+        self.objective_, self.ratio_cut_ = fit.score.objective, fit.score.ratio_cut
+        self.merge_tree_, self.layer_sizes_ = fit.score.merge_tree, [self.n_clusters_]
+        self.labels_ = fit.labels
+        if self.outliers is not None:
+            near = subtract_origin(rows, fit.origin)
+            self._exemplars = Exemplars.draw(near, fit.labels, fit.scales, config)
+            self.labels_ = self._reject_outliers(near, fit.labels, fit.scales)
+        self.probabilities_ = fit.probabilities * (self.labels_ >= 0)
+        if not self._is_precomputed:
+            self._kept = keep_some(rows, self.clusters_, config.seed)
+        found = self.clusters_, self.n_clusters_, fit.balance_weight
+        self._reasons = Lazy(partial(find_reasons, fit.graph, *found, weights=weights))
+        self._is_weighted = int(weights is not None)
+
+    def _reject_outliers(self, rows: Any, labels: np.ndarray, scales: Any) -> np.ndarray:
+        """Label −1 what belongs nowhere."""
+        if not self.outliers or self._exemplars is None:
+            return labels
+        rule = OutlierRule(self._exemplars, self.outliers, scales, self.metric)
+        return np.where(rule.rejects(rows), -1, labels)
+
+    def _clear(self, *kept: str) -> None:
+        """Forget all of an earlier fit but what is named."""
+        for name in set(_FITTED).difference(kept):
+            self.__dict__.pop(name, None)
+
+    @property
+    def _layers(self) -> Layers:
+        return Layers(self.layer_sizes_, getattr(self, "merge_tree_", None))
+
+    # -- what is given ------------------------------------------------------------------------
+
+    @property
+    def _is_precomputed(self) -> bool:
+        if self.affinity not in ("nearest_neighbors", "precomputed"):
+            raise InvalidInputError(
+                f"affinity={self.affinity!r} must be 'nearest_neighbors' or 'precomputed'."
+            )
+        return self.affinity == "precomputed"
+
+    def _config(self, n_clusters: int | None = None, *layer_sizes: int) -> FitConfig:
+        """Return the parameters that decide a fit; the others are the estimator's own."""
+        given = self.get_params(deep=False)
+        for name in ("affinity", "store_probs", "device", "verbose"):
+            del given[name]
+        if n_clusters is None:
+            given["n_clusters"] = getattr(self, "n_clusters_", given["n_clusters"])
+        else:
+            given["n_clusters"] = n_clusters
+        seed = int(check_random_state(given.pop("random_state")).randint(2**31 - 1))
+        given["hidden"] = None if self.hidden is None else tuple(self.hidden)
+        return FitConfig.of(seed=seed, layer_sizes=layer_sizes, **given)
+
+    def _check(self, X: Any, *, reset: bool) -> Any:  # noqa: N803
+        """Check X as scikit-learn does; copy it only where its dtype must change."""
+        return validate_data(
+            self,
+            as_rows(X),
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float32, np.float64, np.float16],
+            ensure_min_samples=2 if reset else 1,
+        )
+
+    def _graph(self, X: Any, rows: Any, config: FitConfig, scales: Any) -> SimilarityGraph:  # noqa: N803
+        """Build the graph of some rows, with the neighbours and units that ``fit`` used."""
+        if self._is_precomputed:
+            return SimilarityGraph.from_scipy(X)
+        used = config.n_neighbors or getattr(self, "n_neighbors_", None)
+        return build_neighbor_graph(divide_columns(rows, scales), used, config)
+
+    def _find(self, X: Any) -> tuple[Any, np.ndarray]:  # noqa: N803
+        """Return X, checked, and which rows of the fit have the same values; −1 where none has."""
+        check_is_fitted(self)
+        checked = self._check(X, reset=False)
+        seen = np.full(checked.shape[0], -1) if self._seen is None else self._seen.find(checked)
+        return checked, seen
+
+    def _ready(self, X: Any) -> tuple[Assigner, Any]:  # noqa: N803
+        """Return the assigner and the rows it is to see."""
+        check_is_fitted(self)
+        return self._prepare(self._check(X, reset=False))
+
+    def _prepare(self, rows: Any) -> tuple[Assigner, Any]:
+        """Return the assigner and checked rows in the form that it is to see."""
+        if self._is_precomputed:
+            # a new row is the mean of its neighbours, as in graph_features
+            degree = np.asarray(rows.sum(1)).reshape(-1, 1)
+            rows = (rows @ self._graph_features) / np.maximum(degree, np.finfo(np.float32).tiny)
+        return self.assigner_, rows
+
+    def _check_has_features(self) -> None:
+        check_is_fitted(self)
+        if self._is_precomputed:
+            raise InvalidInputError(
+                "affinity='precomputed' predicts by the rows of fit, which cannot be exported; "
+                "use save."
+            )
+
+    # -- what scikit-learn asks -----------------------------------------------------------------
+
+    def __dir__(self) -> list[str]:
+        # as scikit-learn's, which reads all that it lists; neither it nor a diagram should distil
+        hidden = () if "_start" in vars(self) and self._start.is_made else _OF_START
+        return [name for name in object.__dir__(self) if name not in hidden and hasattr(self, name)]
+
     def _html_repr(self) -> str:
         """Show scikit-learn's diagram in a notebook, and below it the results."""
         diagram = str(super()._html_repr())
@@ -293,7 +703,7 @@ class PRCut(
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.bottleneck or getattr(self, "n_clusters_", self.n_clusters))
+        return int(self.bottleneck or self.n_clusters_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

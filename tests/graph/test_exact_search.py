@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from prcut.graph import exact_search
 from prcut.graph.exact_search import drop_own, find_nearest, remeasure, search_exactly
-from prcut.graph.vectors import as_vectors
+from prcut.graph.rows import as_vectors
 from reference import mixture
 
 

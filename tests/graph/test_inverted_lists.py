@@ -11,7 +11,7 @@ from prcut.graph.inverted_lists import (
     tune_probe,
 )
 from prcut.graph.neighbors import find_neighbors
-from prcut.graph.vectors import as_vectors, project
+from prcut.graph.rows import as_vectors, project
 from reference import mixture
 
 

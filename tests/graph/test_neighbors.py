@@ -7,7 +7,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prcut.graph import exact_search, inverted_lists, neighbors, vectors
+from prcut.graph import exact_search, inverted_lists, neighbors
+from prcut.graph import rows as vectors
 from prcut.graph.neighbors import draw_anchors, find_neighbors
 from reference import mixture
 

@@ -1,7 +1,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from prcut.graph.row_index import RowIndex, row_keys
+from prcut.graph.rows import RowIndex, row_keys
 
 
 def test_equal_rows_are_found_whatever_holds_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from prcut import SimilarityGraph, build_graph
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.graph.saved import load_graph, save_graph
+from prcut.graph.similarity_graph import load_graph, save_graph
 
 
 @pytest.fixture

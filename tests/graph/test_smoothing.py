@@ -2,7 +2,7 @@ import torch
 
 import reference
 from prcut import SimilarityGraph
-from prcut.graph.smoothing import graph_features
+from prcut.graph.build import graph_features
 
 
 def test_rows_of_one_component_become_alike() -> None:

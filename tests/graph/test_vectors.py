@@ -4,7 +4,7 @@ import scipy.sparse
 
 from prcut.errors import InvalidInputError
 from prcut.graph.neighbors import find_neighbors
-from prcut.graph.vectors import Vectors, as_vectors
+from prcut.graph.rows import Vectors, as_vectors
 from reference import mixture
 
 

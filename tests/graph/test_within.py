@@ -2,20 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from prcut.graph import inverted_lists, within
 from prcut.graph.neighbors import find_neighbors
-from prcut.graph.within import (
-    Pairs,
-    distances_to,
-    find_within,
-    forest,
-    pairs_within,
-)
+from prcut.graph.within import Pairs, distances_to, pairs_within
 
 
 def components(pairs: Pairs, n_nodes: int) -> np.ndarray:
@@ -35,35 +26,6 @@ def test_pairs_are_those_of_the_definition(metric: str) -> None:
     assert np.allclose(pairs.distance, distances_to(rows, rows, metric)[pairs[:2]], atol=1e-5)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_lists_find_the_pairs_of_the_definition(
-    metric: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the rows of a list are compared part by part, and hide each other."""
-    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 0)
-    monkeypatch.setattr(within, "_PRODUCTS", 1000)
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(1500, 32)).astype(np.float32)
-    near = rows[:500] + 0.05 * rng.normal(size=(500, 32)).astype(np.float32)
-    rows = np.concatenate([rows, near, near[:9] + 1e-3, np.repeat(rows[:1], 500, axis=0)])
-    epsilon = 0.02 if metric == "cosine" else 0.5
-    found = find_within(rows, np.arange(2009), 3, epsilon, metric, 0)
-    assert 0 < found.n_probe < found.n_lists
-    query, rank = np.nonzero(found.indices >= 0)
-    ends = found.rows[query], found.indices[query, rank]
-    seen = {pair for pair in zip(*(one.tolist() for one in ends), strict=True) if pair[1] < 2009}
-    exact = distances_to(rows[:2009], rows[:2009], metric)
-    np.fill_diagonal(exact, np.inf)
-    expected = {tuple(pair) for pair in np.argwhere(exact <= epsilon).tolist()}
-    assert seen <= expected
-    # most are looked for from both ends
-    assert len((seen | {pair[::-1] for pair in seen}) & expected) >= 0.98 * len(expected) > 900
-    # the nearest hide others: 500 copies of row 0 its near row
-    assert (found.indices[found.rows == 0] >= 2009).all()
-    own = 1.0 if metric == "cosine" else 0.0
-    assert found.distances[found.rows == 0].ravel() == pytest.approx([own] * 3)
-
-
 def test_a_group_larger_than_the_neighbours_of_a_row_becomes_one() -> None:
     """Tight heaps inside ε fill each other's neighbours: only exemplars see the other heaps."""
     rng = np.random.default_rng(0)
@@ -76,16 +38,3 @@ def test_a_group_larger_than_the_neighbours_of_a_row_becomes_one() -> None:
     assert len(np.unique(components(alone, 601))) > 10
     labels = components(pairs_within(rows, np.arange(601), found, 0.05), 601)
     assert np.bincount(labels).tolist() == [600, 1]
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40))
-@settings(max_examples=50, deadline=None)
-def test_a_forest_links_what_the_pairs_link(ends: list[tuple[int, int]]) -> None:
-    one, other = np.array(ends).T * 10**12
-    nodes, root = forest(Pairs(one, other, np.zeros(len(one))))
-    assert nodes.tolist() == sorted(set(one.tolist()) | set(other.tolist()))
-    by_node = dict(zip(nodes.tolist(), root.tolist(), strict=True))
-    assert all(by_node[a] == by_node[b] for a, b in zip(one.tolist(), other.tolist(), strict=True))
-    small = Pairs(*(np.searchsorted(nodes, end) for end in (one, other)), np.zeros(len(one)))
-    assert len(set(root.tolist())) == len(np.unique(components(small, len(nodes))))
-    assert all(by_node[one] == one for one in root.tolist())

@@ -13,15 +13,15 @@ FILES = {
     "src/prcut/errors.py": "class PRCutError(Exception):\n    pass\n",
     "src/prcut/graph/__init__.py": '_HOME = {"build": "rows"}\n__all__ = list(_HOME)\n',
     "src/prcut/graph/rows.py": "from prcut import __version__\nimport prcut.errors\n",
-    "src/prcut/pipeline/__init__.py": '__all__ = ["fit_rows"]\n',
-    "src/prcut/pipeline/fit.py": "def fit_rows(rows):\n    from prcut.graph import build\n",
+    "src/prcut/fit/__init__.py": '__all__ = ["fit_rows"]\n',
+    "src/prcut/fit/fit.py": "def fit_rows(rows):\n    from prcut.graph import build\n",
     "src/prcut/ui/__init__.py": '__all__: list[str] = []\nEXTRA = ["x"]\n',
-    "src/prcut/ui/face.py": "from prcut.pipeline.fit import fit_rows\n",
-    "src/prcut/estimator.py": "from .pipeline.fit import fit_rows\n",
+    "src/prcut/ui/face.py": "from prcut.fit.fit import fit_rows\n",
+    "src/prcut/estimator.py": "from .fit.fit import fit_rows\n",
     "tests/test_errors.py": "",
     "tests/test_estimator.py": "",
     "tests/graph/test_rows.py": "",
-    "tests/pipeline/test_fit.py": "",
+    "tests/fit/test_fit.py": "",
     "tests/ui/test_face.py": "",
 }
 
@@ -40,7 +40,7 @@ def test_a_package_within_the_limits_is_accepted(
     figures = {figure.name: figure for figure in make(tmp_path, {})}
     assert not any(figure.is_short for figure in figures.values()), figures
     assert figures["public names at the top"].details == ("PRCut",)
-    assert figures["public names of the rooms"].details == ("graph: build", "pipeline: fit_rows")
+    assert figures["public names of the rooms"].details == ("fit: fit_rows", "graph: build")
     assert house.main(["--quick", "--root", str(tmp_path)]) == 0
     assert "holds: " in capsys.readouterr().out
 

@@ -1,6 +1,10 @@
 import numpy as np
 import pytest
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import (
+    adjusted_mutual_info_score,
+    adjusted_rand_score,
+    normalized_mutual_info_score,
+)
 
 from prcut.errors import InvalidInputError
 from prcut.numerics.matching import (
@@ -8,6 +12,7 @@ from prcut.numerics.matching import (
     count_shared,
     match_counts,
     max_nmi,
+    shared_beyond_chance,
 )
 
 
@@ -21,6 +26,16 @@ def test_nmi_and_rand_are_those_of_scikit_learn() -> None:
     assert rand == pytest.approx(adjusted_rand_score(labels, clusters), rel=1e-12)
     for one_cluster in (np.zeros(9, np.int64), np.arange(9)):
         assert adjusted_rand(one_cluster, one_cluster) == 1.0
+
+
+def test_information_by_chance_does_not_count() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(60, size=3000)
+    clusters = np.where(rng.random(3000) < 0.7, labels, rng.integers(60, size=3000))
+    exact = adjusted_mutual_info_score(labels, clusters, average_method="max")
+    assert shared_beyond_chance(labels, clusters, rng) == pytest.approx(exact, abs=0.01)
+    assert shared_beyond_chance(labels, rng.permutation(labels), rng) == pytest.approx(0, abs=0.01)
+    assert shared_beyond_chance(np.zeros(9, int), np.zeros(9, int), rng) == 1.0
 
 
 @pytest.mark.parametrize(

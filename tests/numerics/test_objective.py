@@ -21,6 +21,7 @@ from prcut.numerics.objective import (
     hard_objective,
     soft_graph_ratio_cut,
     soft_pair_sums,
+    softmax,
 )
 
 
@@ -322,3 +323,15 @@ def test_graphs_without_edges_leave_the_balance_only(n_clusters: int) -> None:
     if n_clusters == 3:  # that is what balance_weight means
         emptied = np.array([3.0, 3.0, 0.0])
         assert cost.objective(np.zeros(3), emptied) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (7, 40), (7, 3, 2)])
+def test_softmax_is_torchs_with_its_gradient(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+    slope = torch.randn(shape, generator=generator, dtype=torch.float64)
+    expected = logits.softmax(1)
+    torch.testing.assert_close(softmax(logits), expected)
+    gradients = [torch.autograd.grad(p, logits, slope)[0] for p in (softmax(logits), expected)]
+    torch.testing.assert_close(*gradients)
+    assert softmax(torch.tensor([[0.0, 1000.0]])).min() > 0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prcut.errors import InvalidInputError
-from prcut.runtime.columns import match_columns, stack_columns
+from prcut.runtime.parquet import match_columns, stack_columns
 from prcut.runtime.sources import open_source, read_all
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)

@@ -11,8 +11,7 @@ import torch
 
 from prcut import PRCut
 from prcut.errors import InvalidInputError
-from prcut.runtime.frames import as_rows
-from prcut.runtime.sources import open_source
+from prcut.runtime.sources import as_rows, open_source
 
 ROWS = np.random.default_rng(0).integers(-9, 9, (12, 4)).astype(np.float32)
 IDS = [f"id {row}" for row in range(len(ROWS))]

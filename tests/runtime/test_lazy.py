@@ -18,7 +18,7 @@ def test_a_name_is_imported_from_its_home() -> None:
 
 def test_faces_load_no_room() -> None:
     script = """
-import sys, prcut, prcut.runtime, prcut.training, prcut.pipeline, prcut.ui
+import sys, prcut, prcut.runtime, prcut.training, prcut.fit, prcut.runs, prcut.curate, prcut.ui
 print([m for m in ("torch", "numpy", "pyarrow", "scipy", "typer") if m in sys.modules])
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

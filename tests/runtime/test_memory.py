@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from prcut.errors import InvalidInputError
-from prcut.runtime.memory import (
+from prcut.runtime.device import (
     available_memory,
     parse_bytes,
     readable_bytes,

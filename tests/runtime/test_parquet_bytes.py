@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prcut.runtime.parquet_bytes import encode_parquet
+from prcut.runtime.parquet import encode_parquet
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from prcut.errors import InvalidInputError
+from prcut.runtime.parquet import split_column, to_matrix
 from prcut.runtime.sources import open_source, read_all
-from prcut.runtime.vector_column import split_column, to_matrix
 
 ROWS = np.random.default_rng(0).integers(-100, 100, (9, 16)).astype(np.int8)
 

@@ -207,64 +207,13 @@ def _objective(
     return value + float(paid[np.arange(len(labels)), labels].sum())
 
 
-# -- refine.py -------------------------------------------------------------------------------------
-
-
-def best_moves(
-    graph: csr_array,
-    n_active: int,
-    active: np.ndarray,
-    labels: np.ndarray,
-    k: int,
-    cuts: np.ndarray,
-    sizes: np.ndarray,
-    degree: np.ndarray,
-    cost: ClusterCost,
-    least_gain: float,
-    rows: np.ndarray,
-    after: np.ndarray,
-    gains: np.ndarray,
-) -> int:
-    links, own = graph[active] @ np.eye(k)[labels], labels[active]
-    nodes, degree, costs = np.arange(n_active), degree[active], cost(cuts, sizes)
-    leave = cost(cuts[own] - degree + 2 * links[nodes, own], sizes[own] - 1) - costs[own]
-    leave[sizes[own] < 2] = np.inf
-    gain = leave[:, None] + (cost(cuts + degree[:, None] - 2 * links, sizes + 1) - costs)
-    gain[(links == 0) | (np.arange(k) == own[:, None])] = np.inf
-    pays = np.flatnonzero(gain.min(1, initial=np.inf) < -least_gain)
-    rows[: len(pays)], after[: len(pays)] = active[pays], gain[pays].argmin(1)
-    gains[: len(pays)] = gain[pays].min(1, initial=np.inf)
-    return len(pays)
-
-
-def change_of_cuts(
-    graph: csr_array,
-    n_moved: int,
-    moved: np.ndarray,
-    moved_to: np.ndarray,
-    labels: np.ndarray,
-    is_moved: np.ndarray,
-    after: np.ndarray,
-    change: np.ndarray,
-) -> None:
-    before, new = np.zeros_like(change), labels.copy()
-    new[moved] = moved_to
-    partition_cuts(graph, labels, before)
-    partition_cuts(graph, new, change)
-    change -= before
-
-
-def mark_neighbors(graph: csr_array, n_rows: int, rows: np.ndarray, is_marked: np.ndarray) -> None:
-    is_marked[graph[rows].indices] = True
+# -- sweep.py --------------------------------------------------------------------------------------
 
 
 def partition_cuts(graph: csr_array, labels: np.ndarray, cuts: np.ndarray) -> None:
     source = np.repeat(labels, np.diff(graph.indptr))
     crosses = source != labels[graph.indices]
     cuts += np.bincount(source[crosses], graph.data[crosses], len(cuts))
-
-
-# -- sweep.py --------------------------------------------------------------------------------------
 
 
 def sweep(
@@ -354,12 +303,16 @@ def contract(
     n_groups: int,
     members: np.ndarray,
     first: np.ndarray,
+    keeps_inner: int,
     indptr: np.ndarray,
     indices: np.ndarray,
     weight: np.ndarray,
 ) -> int:
     member = csr_array((np.ones(len(groups)), groups, np.arange(len(groups) + 1)))
     links = csr_array(member.T @ (graph @ member))
+    if not keeps_inner:
+        links.setdiag(0)
+        links.eliminate_zeros()
     indptr[:], indices[: links.nnz], weight[: links.nnz] = links.indptr, links.indices, links.data
     return int(links.nnz)
 
@@ -370,9 +323,6 @@ LOOPS: dict[str, Any] = {
         merge,
         merge_linked,
         improve,
-        best_moves,
-        change_of_cuts,
-        mark_neighbors,
         partition_cuts,
         sweep,
         propagate,

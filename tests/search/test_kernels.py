@@ -19,7 +19,6 @@ from prcut.search.fragments import CoarseGraph, contract, find_groups
 from prcut.search.merge import merge, merge_linked
 from prcut.search.moves import improve
 from prcut.search.prices import Prices
-from prcut.search.refine import partition_cuts, refine
 from prcut.search.sweep import cluster_sums, sweep
 from search import numpy_search
 
@@ -43,6 +42,13 @@ class Problem:
         self.fragment_labels = rng.permutation(np.arange(40) % n_clusters)
         total, balance = float(weight.sum()), rng.choice([0.0, 0.3, 2.0])
         self.cost = ClusterCost.of(n_samples, total, n_clusters, balance_weight=balance)
+
+
+def _move_rows(problem: Problem) -> tuple[np.ndarray, ...]:
+    """Return the labels of rows after sweeps, and the cuts before them."""
+    rows = CoarseGraph(problem.weight, np.ones(len(problem.labels)))
+    sums = cluster_sums(rows, problem.labels, problem.cost.n_clusters)
+    return sweep(rows, problem.labels, problem.cost, sums), sums[0]
 
 
 def _sweep(problem: Problem) -> np.ndarray:
@@ -109,8 +115,7 @@ def test_moves_and_merges_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, se
 def test_rows_move_and_group_as_in_numpy(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     def search(problem: Problem) -> Any:
         return (
-            refine(problem.weight, problem.labels, problem.cost),
-            partition_cuts(problem.weight, problem.labels, problem.cost.n_clusters),
+            *_move_rows(problem),
             find_groups(problem.weight, 5, np.random.default_rng(seed)),
             _sweep(problem),
             *_priced(problem),
@@ -128,7 +133,6 @@ def test_of_equal_moves_the_first_cluster_is_taken() -> None:
     labels = np.array([0, 2, 1, 2, 1, 0])
     cost = ClusterCost.of(6, 8.0, 3, balance_weight=0.0)
     expected = [1, 2, 1, 2, 1, 0]
-    assert refine(graph.links, labels, cost, max_rounds=1).tolist() == expected
     assert sweep(graph, labels, cost, cluster_sums(graph, labels, 3)).tolist() == expected
     groups, order = np.empty(6, dtype=np.int64), np.array([3, 4, 0, 1, 2, 5])
     kernels.call("propagate", graph.links, order, 2, 1, groups)
@@ -153,10 +157,10 @@ def test_a_wrong_array_is_refused_before_it_is_read() -> None:
 
 def test_too_many_rows_for_a_table_use_the_logarithm(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(1)
-    expected = refine(problem.weight, problem.labels, problem.cost)
+    expected = _move_rows(problem)[0]
     monkeypatch.setattr(kernels, "_MAX_TABLE", 10)
     kernels._balance_table.cache_clear()
-    found = refine(problem.weight, problem.labels, problem.cost)
+    found = _move_rows(problem)[0]
     kernels._balance_table.cache_clear()
     np.testing.assert_array_equal(found, expected)
 
@@ -196,8 +200,7 @@ def test_types_of_a_graph_make_no_difference(index: type, weight: type) -> None:
     def search(problem: Problem) -> list[Any]:
         rows = CoarseGraph(problem.weight, np.ones(len(problem.labels)))
         return [
-            refine(problem.weight, problem.labels, problem.cost),
-            partition_cuts(problem.weight, problem.labels, problem.cost.n_clusters),
+            *_move_rows(problem),
             find_groups(problem.weight, 5, np.random.default_rng(0)),
             improve(rows, problem.labels, problem.cost)[0],
             merge(rows, problem.cost).children,
@@ -251,7 +254,5 @@ def test_no_byte_beyond_an_array_is_touched(tmp_path: Path) -> None:
 def test_stored_zeros_are_refused() -> None:
     problem = Problem(0)
     problem.weight.data[:3] = 0
-    coarse = CoarseGraph(problem.weight, np.ones(len(problem.labels)))
-    sums = cluster_sums(coarse, problem.labels, problem.cost.n_clusters)
     with pytest.raises(InvalidInputError, match="weights that are not above 0"):
-        sweep(coarse, problem.labels, problem.cost, sums)
+        _move_rows(problem)

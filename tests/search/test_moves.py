@@ -11,7 +11,7 @@ import reference
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract
 from prcut.search.moves import _spectral, find_optima, find_optimum, improve
-from prcut.search.refine import refine
+from prcut.search.sweep import cluster_sums, sweep
 
 
 class Problem:
@@ -80,7 +80,9 @@ def two_cliques(size: int) -> np.ndarray:
 
 def is_stuck(links: np.ndarray, labels: np.ndarray, cost: ClusterCost) -> bool:
     """Whether greedy moves, one row at a time, leave the labels as they are."""
-    return np.array_equal(refine(csr_array(links), labels, cost), labels)
+    rows = CoarseGraph(csr_array(links), np.ones(len(labels)))
+    sums = cluster_sums(rows, labels, cost.n_clusters)
+    return np.array_equal(sweep(rows, labels, cost, sums), labels)
 
 
 def test_two_that_must_change_places_do() -> None:

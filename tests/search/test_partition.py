@@ -23,7 +23,6 @@ from prcut.search.partition import (
     refine_labels,
 )
 from prcut.search.problem import Partition
-from prcut.search.refine import refine
 
 
 def knn_graph(rows: np.ndarray, n_neighbors: int = 10) -> SimilarityGraph:
@@ -194,14 +193,13 @@ def test_no_worse_than_spectral_clustering_of_digits() -> None:
     rows, classes = load_digits(return_X_y=True)
     digits = knn_graph(rows)
     weight = digits.to_scipy()
-    cost = ClusterCost.of(digits.n_samples, float(weight.data.sum()), 10, balance_weight=1.0)
     spectral = SpectralClustering(
         10, affinity="precomputed", assign_labels="cluster_qr", random_state=0
     )
     # scikit-learn wants indices of 32 bits
     parts = weight.data, weight.indices.astype(np.int32), weight.indptr.astype(np.int32)
     labels = spectral.fit_predict(csr_array(parts, shape=weight.shape)).astype(np.int64)
-    labels = refine(weight, labels, cost)
+    labels = refine_labels(digits, labels, 10, balance_weight=1.0)
     peer = hard_objective(digits.weight, torch.from_numpy(labels), 10, balance_weight=1.0)
     found = find_partition(digits, 10, balance_weight=1.0, n_init=1)
     check(digits, found, 10)

@@ -14,10 +14,18 @@ from scipy import sparse
 
 import reference
 from prcut import SimilarityGraph
+from prcut.errors import InvalidInputError
 from prcut.numerics.objective import soft_ratio_cut
-from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, pair_sums
-from prcut.training.pairs import EdgePairs, PairSampler, UniformPairs, WalkPairs
-from prcut.training.streams import draw_steps
+from prcut.training.batches import (
+    FeatureBatch,
+    GatheredPairs,
+    LabelledRows,
+    draw_steps,
+    pair_sums,
+    step_generator,
+)
+from prcut.training.pairs import GraphPairs, PairSampler, UniformPairs, WalkPairs
+from training.test_pairs import samplers, weighted_graph
 
 N_SAMPLES = 40
 ROWS = np.random.default_rng(0).standard_normal((N_SAMPLES, 5)).astype(np.float32)
@@ -35,6 +43,25 @@ def first_batches(pairs: GatheredPairs, count: int, **options: int) -> list[Feat
 def memory_map(folder: Path) -> np.ndarray:
     np.save(folder / "rows.npy", ROWS)
     return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+def test_every_step_of_every_seed_has_a_generator_of_its_own() -> None:
+    states = {
+        step_generator(*pair).initial_seed() for pair in itertools.product(range(20), repeat=2)
+    }
+    assert len(states) == 20**2
+    with pytest.raises(InvalidInputError, match="seed=-1 must be a whole number >= 0"):
+        step_generator(-1, 0)
+
+
+@samplers
+def test_steps_drawn_together_are_those_drawn_alone(
+    make_sampler: Callable[..., GraphPairs],
+) -> None:
+    sampler = make_sampler(weighted_graph())
+    for step, batch in zip((2, 3, 7), draw_steps(sampler, 4, 1, [2, 3, 7]), strict=True):
+        alone = sampler.draw(4, step_generator(1, step))
+        assert all(torch.equal(*both) for both in zip(batch, alone, strict=True))
 
 
 FEATURES: dict[str, Callable[[Path], Any]] = {
@@ -165,7 +192,7 @@ def test_a_sampler_may_depend_on_the_step() -> None:
     for first in (0, 3):  # whichever steps are drawn together
         with closing(scheduled.stream(32, start_step=first)) as stream:
             for step, batch in zip(range(first, 10), stream, strict=False):
-                sampler = EdgePairs(graph) if step >= 5 else longest
+                sampler = WalkPairs(graph, n_steps=1) if step >= 5 else longest
                 (expected,) = draw_steps(sampler, 32, 0, [step])
                 assert torch.equal(batch.features[:, 0].long(), expected.rows)
 

@@ -9,7 +9,8 @@ from prcut import Assigner
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.runtime.folder import Folder
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
-from prcut.training.state import TrainConfig, TrainState
+from prcut.training.settings import TrainConfig
+from prcut.training.state import TrainState
 
 CONFIG = TrainConfig(max_steps=10, batch_size=8)
 

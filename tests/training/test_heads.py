@@ -8,10 +8,10 @@ from prcut import Assigner, SimilarityGraph
 from prcut.numerics.objective import hard_objective
 from prcut.runtime.folder import Folder
 from prcut.training.batches import GatheredPairs
-from prcut.training.heads import held_objectives
-from prcut.training.loop import train
-from prcut.training.pairs import EdgePairs, WalkPairs
-from prcut.training.state import Record, TrainConfig
+from prcut.training.loop import held_objectives, train
+from prcut.training.pairs import WalkPairs
+from prcut.training.settings import TrainConfig
+from prcut.training.state import Record
 from training.test_loop import blobs, same_history, same_weights
 
 CONFIG = TrainConfig(
@@ -87,7 +87,7 @@ def test_heads_are_judged_by_the_objective_of_hard_labels() -> None:
     graph = SimilarityGraph.from_labels((labels + (torch.arange(90) % 7 == 0)) % 3)
     assigner = Assigner(4, 3, n_heads=8, generator=torch.Generator().manual_seed(1))
     config = TrainConfig(batch_size=4096, n_heads=8, balance_weight=0.5)
-    estimates = held_objectives(GatheredPairs(EdgePairs(graph), rows), assigner, config)
+    estimates = held_objectives(GatheredPairs(WalkPairs(graph, n_steps=1), rows), assigner, config)
     hard = assigner(rows).argmax(1)
     exact = [hard_objective(graph.weight, one, 3, balance_weight=0.5) for one in hard.T]
     np.testing.assert_allclose(estimates, exact, rtol=0.05)

@@ -12,12 +12,12 @@ from prcut import Assigner, SimilarityGraph, cluster_imbalance, soft_ratio_cut
 from prcut.errors import PRCutError
 from prcut.numerics.objective import balance_factor
 from prcut.runtime.folder import Folder
-from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows
+from prcut.training.batches import FeatureBatch, GatheredPairs, LabelledRows, draw_steps
 from prcut.training.checkpoint import load_checkpoint
 from prcut.training.loop import _has_stalled, train
-from prcut.training.pairs import EdgePairs, WalkPairs
-from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
-from prcut.training.streams import draw_steps
+from prcut.training.pairs import WalkPairs
+from prcut.training.settings import RECORD_EVERY, TrainConfig
+from prcut.training.state import Record, TrainState
 
 QUICK = TrainConfig(
     max_steps=40, batch_size=64, learning_rate=0.03, patience=None, checkpoint_every=10
@@ -40,7 +40,7 @@ def problem(seed: int = 0) -> tuple[GatheredPairs, Assigner]:
 def test_one_step_is_algorithm_1_written_out() -> None:
     """Lines 3 to 11 with a hand-written gradient of the running mass, and plain SGD-free Adam."""
     rows, labels = blobs()
-    sampler = EdgePairs(SimilarityGraph.from_labels(labels))
+    sampler = WalkPairs(SimilarityGraph.from_labels(labels), n_steps=1)
     config = TrainConfig(
         max_steps=2, batch_size=64, schedule="constant", patience=None, balance_weight=0.7
     )
@@ -51,7 +51,7 @@ def test_one_step_is_algorithm_1_written_out() -> None:
     optimizer = torch.optim.Adam(twin.parameters(), lr=config.learning_rate)
     running = torch.full((3,), 1 / 3)
     for step in range(2):
-        (batch,) = draw_steps(sampler, 64, config.seed, [step], n_streams=config.n_streams)
+        (batch,) = draw_steps(sampler, 64, config.seed, [step])
         probs = twin(rows[batch.rows]).softmax(1)
         batch_mass = (batch.node_weight[:, None] * probs).sum(0) / batch.node_weight.sum()
         running = 0.2 * running + 0.8 * batch_mass.detach()

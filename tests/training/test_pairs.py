@@ -15,7 +15,6 @@ from prcut.errors import InvalidInputError
 from prcut.numerics.sparse import csr_tensor
 from prcut.training import RunningClusterMass
 from prcut.training.pairs import (
-    EdgePairs,
     GraphPairs,
     PairBatch,
     UniformPairs,
@@ -56,7 +55,6 @@ graphs = pytest.mark.parametrize("make_graph", GRAPHS.values(), ids=GRAPHS)
 
 SAMPLERS: dict[str, Callable[..., GraphPairs]] = {
     "uniform": UniformPairs,
-    "edge": EdgePairs,
     **{f"walk {s}": lambda graph, s=s: WalkPairs(graph, n_steps=s) for s in (1, 2, 3, 8)},
 }
 samplers = pytest.mark.parametrize("make_sampler", SAMPLERS.values(), ids=SAMPLERS)
@@ -80,29 +78,17 @@ def table(batch: PairBatch, n_samples: int, value: Tensor) -> Tensor:
 
 
 @graphs
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 8])
-def test_kernel_equals_loops(make_graph: Callable[[], SimilarityGraph], n_steps: int) -> None:
-    graph = make_graph()
-    kernel = WalkPairs(graph, n_steps=n_steps).kernel()
-    torch.testing.assert_close(kernel, kernel_by_loops(graph, n_steps), atol=1e-12, rtol=1e-12)
-    torch.testing.assert_close(kernel, kernel.T)
-    # the degrees of every walk are those of the graph, so node weights need not know n_steps
-    torch.testing.assert_close(kernel.sum(1), graph.degree / graph.degree.sum())
-    for sampler in (UniformPairs(graph), EdgePairs(graph)):
-        torch.testing.assert_close(sampler.kernel(), kernel_by_loops(graph, 1))
-
-
-@graphs
 @walks
 def test_mean_of_drawn_pairs_is_the_kernel(
     make_graph: Callable[[], SimilarityGraph], make_sampler: Callable[..., GraphPairs]
 ) -> None:
     sampler = make_sampler(make_graph())
+    assert isinstance(sampler, WalkPairs)
     n_draws = 200_000
     batch = sampler.draw(n_draws, seeded(5))
     torch.testing.assert_close(batch.weight, torch.full((n_draws,), 1 / n_draws))
     found = table(batch, sampler.graph.n_samples, torch.ones(n_draws))
-    expected = n_draws * sampler.kernel()
+    expected = n_draws * kernel_by_loops(sampler.graph, sampler.n_steps)
     possible = expected > 0
     assert found[~possible].sum() == 0
     z = (found - expected)[possible] / (expected * (1 - expected / n_draws))[possible].sqrt()
@@ -122,7 +108,7 @@ def test_mean_of_uniform_pairs_is_the_kernel(
     for _ in range(n_draws):
         batch = sampler.draw(batch_size, generator)
         total += table(batch, n_samples, batch.weight)
-    kernel = sampler.kernel()
+    kernel = kernel_by_loops(sampler.graph, 1)
     assert total[kernel == 0].sum() == 0
     # an entry is met with probability (b/n)², both batches being independent, or not at all
     met = (batch_size / n_samples) ** 2
@@ -147,13 +133,6 @@ def test_uniform_pairs_are_all_edges_between_the_batches(
         assert torch.equal(batch.target, batch_size + target)
         scale = (graph.n_samples / batch_size) ** 2 / float(graph.degree.sum())
         assert torch.equal(batch.weight, (between[source, target].double() * scale).float())
-
-
-def test_one_step_is_the_edge_sampler() -> None:
-    graph = weighted_graph()
-    edge, walk = EdgePairs(graph).draw(64, seeded()), WalkPairs(graph, n_steps=1).draw(64, seeded())
-    for ours, theirs in zip(edge, walk, strict=True):
-        assert torch.equal(ours, theirs)
 
 
 @graphs
@@ -246,7 +225,7 @@ def test_64_bit_arithmetic() -> None:
     # entries of a graph with more of them than 32 bits can number
     start = torch.full((4_000,), count)
     share = torch.rand(4_000, dtype=torch.float64, generator=seeded())
-    entry = EdgePairs(unweighted_graph())._draw_entries(start, start + 3, share)
+    entry = WalkPairs(unweighted_graph(), n_steps=1)._draw_entries(start, start + 3, share)
     assert set((entry - count).tolist()) == {0, 1, 2}
     # 32-bit indices, which products prefer, do not leak into the batch
     weight = weighted_graph().weight
@@ -271,7 +250,7 @@ def test_small_weights_survive_beside_large_ones() -> None:
     ones = SimilarityGraph.from_scipy(
         np.float32([[0, 2**25, 0], [2**25, 0, 1], [0, 1, 0]])  # 2²⁵ + 1 is 2²⁵ in float32
     )
-    cumulated = EdgePairs(ones)._cumulated
+    cumulated = WalkPairs(ones, n_steps=1)._cumulated
     assert cumulated is not None
     assert (cumulated.before.diff() > 0).all()
 
@@ -305,7 +284,7 @@ def test_wrong_sizes_are_refused() -> None:
     graph = unweighted_graph()
     with pytest.raises(InvalidInputError, match="batch_size=9 must be <= n_samples=8"):
         UniformPairs(graph).draw(9, seeded())
-    for sampler in (UniformPairs(graph), EdgePairs(graph)):
+    for sampler in (UniformPairs(graph), WalkPairs(graph, n_steps=1)):
         with pytest.raises(InvalidInputError, match="batch_size=0 must be a whole number >= 1"):
             sampler.draw(0, seeded())
     for n_steps in (0, 1.5):

@@ -6,7 +6,7 @@ from prcut import Assigner
 from prcut.training.batches import LabelledRows
 from prcut.training.loop import train
 from prcut.training.projection import Projection
-from prcut.training.state import TrainConfig
+from prcut.training.settings import TrainConfig
 
 
 def correlated(n_samples: int = 500) -> np.ndarray:

@@ -5,7 +5,8 @@ import pytest
 
 from prcut import Assigner
 from prcut.numerics.objective import balance_factor
-from prcut.training.state import Record, TrainConfig, TrainState
+from prcut.training.settings import TrainConfig
+from prcut.training.state import Record, TrainState
 
 
 def test_the_papers_balance_weight_is_100_on_its_own_scale() -> None:
@@ -35,7 +36,6 @@ def test_schedule_warms_up_and_falls_to_nothing() -> None:
         ({"balance_weight": -1.0}, "balance_weight=-1.0 must be >= 0"),
         ({"weight_decay": math.inf}, "weight_decay=inf must be >= 0"),
         ({"schedule": "linear"}, "schedule='linear' must be 'cosine' or 'constant'"),
-        ({"descent": "newton"}, "descent='newton' must be 'gradient' or 'proximal'"),
         ({"optimizer": "sgd"}, "optimizer='sgd' must be 'adam' or 'rmsprop'"),
         ({"precision": "float16"}, "precision='float16' must be 'float32' or 'bfloat16'"),
         ({"checkpoint_every": 15}, "checkpoint_every=15 must be a multiple of 10"),

@@ -1,6 +1,5 @@
-"""Names of a run, by key terms or a namer, and contact sheets."""
+"""Names of a run, by key terms or a namer."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from prcut.curate.names import read_names
 from prcut.errors import InvalidInputError
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.names import read_names
-from prcut.pipeline.run import fit_run
+from prcut.fit.config import FitConfig
+from prcut.runs.run import fit_run
 from prcut.ui.naming import name_run
 
 WORDS = ["bank loan", "garden soil", "guitar song"]
@@ -20,15 +19,14 @@ WORDS = ["bank loan", "garden soil", "guitar song"]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three far groups of rows with texts about three things, and images."""
+    """Three far groups of rows with texts about three things."""
     rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("data")
     labels = np.arange(150) % 3
     rows = (20 * np.eye(3, 4)[labels] + rng.normal(size=(150, 4))).astype(np.float32)
     texts = [f"{WORDS[label]} {'abcdefghij'[i % 10]}z" for i, label in enumerate(labels)]
     table = {"body": texts, "e": pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 4)}
     pq.write_table(pa.table(table), folder / "rows.parquet", row_group_size=40)
-    (folder / "texts.csv").write_text("body,more\n" + "".join(f'"{t}",1\n' for t in texts), "utf-8")
-    np.save(folder / "images.npy", (40 * labels[:, None, None] * np.ones((1, 6, 8))).astype("u1"))
+    (folder / "texts.txt").write_text("\n".join(texts), "utf-8")
     return folder
 
 
@@ -53,27 +51,21 @@ def test_texts_may_be_a_column_or_a_file(data: Path, run: str) -> None:
     for one in names.clusters:
         assert {row % 3 for row, _ in one.exemplars} == {one.exemplars[0].row % 3}
         assert all(WORDS[row % 3] in text for row, text in one.exemplars)
-    for file in ("rows.parquet", "texts.csv"):
-        assert name_run(run, texts=f"{data}/{file}", text_column="body") == names
-    with pytest.raises(InvalidInputError, match=r"'title' must be a column of .*: body, more"):
-        name_run(run, texts=f"{data}/texts.csv", text_column="title")
-    with pytest.raises(InvalidInputError, match="pass --texts or --images"):
-        name_run(run)
+    assert name_run(run, texts=f"{data}/texts.txt") == names
+    with pytest.raises(InvalidInputError, match="no column 'title'"):
+        name_run(run, texts="title")
 
 
-def test_contact_sheets_show_images_of_one_cluster(data: Path, run: str) -> None:
-    from PIL import Image
-
-    names = name_run(run, images=f"{data}/images.npy")
-    assert [one.name for one in names.clusters] == ["cluster 0", "cluster 1", "cluster 2"]
-    shades = set()
-    for number, one in enumerate(names.clusters):
-        content = Path(run, f"sheets/cluster-{number:05d}.png").read_bytes()
-        sheet = np.asarray(Image.open(io.BytesIO(content)))
-        assert sheet.shape == (288, 288, 3)
-        assert set(np.unique(sheet)) == {40 * (one.exemplars[0].row % 3), 255}
-        shades.add(int(sheet.min()))
-    assert shades == {0, 40, 80}
+def test_rows_are_numbered_where_few_are_read(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit_run(f"{data}/rows.parquet", tmp_path / "run", CONFIG, memory=1, device="cpu")
+    monkeypatch.setattr("prcut.ui.naming._RANGE_ROWS", 7)
+    monkeypatch.setattr("prcut.ui.naming._MOST_ROWS", 35)
+    names = name_run(tmp_path / "run", texts="body")
+    assert sum(one.size for one in names.clusters) == 7 + 7 + 7 + 7 + 3
+    for one in names.clusters:
+        assert all(WORDS[row % 3] in text for row, text in one.exemplars)
 
 
 def test_a_namer_is_asked_for_names(run: str) -> None:

@@ -8,16 +8,12 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from prcut import PRCut
-from prcut.errors import InvalidInputError
 from prcut.ui.plot import (
-    AgreementDisplay,
     ClusterMapDisplay,
     ClusterSizesDisplay,
-    ConfidenceDisplay,
     ConfusionDisplay,
     CutMatrixDisplay,
-    HistoryDisplay,
-    MovesDisplay,
+    cluster_colors,
 )
 
 mpl = pytest.importorskip("matplotlib")
@@ -46,11 +42,8 @@ def test_every_display_is_made_from_an_estimator(fitted: tuple[Any, ...]) -> Non
     displays: list[Any] = [
         ClusterMapDisplay.from_estimator(model, rows),
         ClusterSizesDisplay.from_estimator(model, rows),
-        HistoryDisplay.from_estimator(model),
         CutMatrixDisplay.from_estimator(model, rows),
-        ConfidenceDisplay.from_estimator(model, rows),
         ConfusionDisplay.from_estimator(model, rows, labels),
-        MovesDisplay.from_estimators(model, model, rows),
     ]
     for display in displays:
         display.figure_.canvas.draw()
@@ -59,15 +52,10 @@ def test_every_display_is_made_from_an_estimator(fitted: tuple[Any, ...]) -> Non
 
 
 def test_displays_draw_on_given_axes() -> None:
-    _, axes = plt.subplots(1, 2)
+    _, ax = plt.subplots()
     labels = np.array([0, 0, 0, 1, 2])
-    sizes = ClusterSizesDisplay.from_predictions(labels, ax=axes[0])
-    assert sizes.ax_ is axes[0]
-    assert [bar.get_height() for bar in axes[0].patches] == [3, 1, 1]
-    probs = np.array([[0.9, 0.1], [0.39, 0.61], [0.99, 0.01], [0.05, 0.95]])
-    assert ConfidenceDisplay.from_predictions(probs, ax=axes[1]).ax_ is axes[1]
-    heights = np.array([bar.get_height() for bar in axes[1].patches])
-    assert heights[24] == 25  # the row with 0.61, whose bin is [0.6, 0.625)
+    assert ClusterSizesDisplay.from_predictions(labels, ax=ax).ax_ is ax
+    assert [bar.get_height() for bar in ax.patches] == [3, 1, 1]
 
 
 def test_a_perfect_matching_stands_on_the_diagonal() -> None:
@@ -77,7 +65,7 @@ def test_a_perfect_matching_stands_on_the_diagonal() -> None:
     np.testing.assert_array_equal(drawn, 100 * np.eye(3))
     assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["a", "b", "c"]
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["2", "0", "1"]
-    moves = MovesDisplay.from_predictions(np.array([0, 0, 1, 1]), np.array([1, 1, 1, 0]))
+    moves = ConfusionDisplay.from_predictions(np.array([0, 0, 1, 1]), np.array([1, 1, 1, 0]))
     np.testing.assert_array_equal(np.asarray(moves.ax_.images[0].get_array()), [[100, 0], [50, 50]])
 
 
@@ -89,12 +77,21 @@ def test_rows_of_no_cluster_are_grey_and_not_counted() -> None:
     assert found.tolist() == [[2, 0], [0, 2]]
 
 
-def test_agreement_is_drawn_where_clusters_were_counted(fitted: tuple[Any, ...]) -> None:
-    rows = fitted[1]
-    model = PRCut("auto", random_state=0).fit(rows)
-    display = AgreementDisplay.from_estimator(model)
-    found = display.ax_.lines[0].get_ydata()
-    np.testing.assert_array_equal(found, model.cluster_count_.agreement)
-    assert [text.get_text() for text in display.ax_.texts] == [f"{model.n_clusters_} chosen"]
-    with pytest.raises(InvalidInputError, match="nothing was counted"):
-        AgreementDisplay.from_estimator(fitted[0])
+def test_large_matrices_are_pooled_and_lose_no_peak() -> None:
+    links = np.eye(1000)
+    links[3, 700] = 9
+    drawn = np.asarray(CutMatrixDisplay(links).plot().ax_.images[0].get_array().filled(0))
+    assert drawn.shape == (360, 360)
+    assert np.argwhere(drawn > 50).tolist() == [[1, 252]]
+    assert drawn.max() == pytest.approx(90)
+
+
+@pytest.mark.parametrize("n_clusters", [3, 11, 77])
+def test_colors_differ_and_read_on_white_and_on_black(n_clusters: int) -> None:
+    colors = cluster_colors(n_clusters)
+    assert colors.shape == (n_clusters, 3)
+    luminance = colors**2.2 @ [0.2126, 0.7152, 0.0722]
+    assert (1.05 / (luminance + 0.05)).min() > 1.5
+    assert ((luminance + 0.05) / 0.05).min() > 2.5
+    apart = np.abs(colors[:, None] - colors).sum(2) + 9 * np.eye(n_clusters)
+    assert apart.min() > 0.04

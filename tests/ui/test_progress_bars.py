@@ -3,7 +3,7 @@ import io
 import numpy as np
 from rich.console import Console
 
-from prcut.pipeline.config import FitConfig
+from prcut.fit.config import FitConfig
 from prcut.runtime.progress import Progress
 from prcut.training.state import Record
 from prcut.ui.progress_bars import FitDisplay

@@ -86,7 +86,7 @@ def load_openclipart() -> Rows:
     Drawings of more than a million pixels and folders of fewer than 50 others are left out; of each
     folder the first 300 are taken.
     """
-    from prcut.pipeline.embedding import embed
+    from prcut.curate.embed import embed
 
     root = find_debian_file("openclipart-png", "/usr/share/openclipart/png")
     images, classes = [], []

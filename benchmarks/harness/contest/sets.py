@@ -96,7 +96,7 @@ def _load_coil20_clip() -> Rows:
 
 def _load_cifar10() -> Rows:
     """Load 5,000 images by EfficientNet-Lite0, as in the older tables."""
-    from prcut.pipeline.embedding import embed
+    from prcut.curate.embed import embed
 
     dataset = load_dataset("cifar10", "test")
     return embed(dataset.items[:5000], "efficientnet-lite0"), dataset.labels[:5000]

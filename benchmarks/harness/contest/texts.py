@@ -42,7 +42,7 @@ _FILES = "text_sets.json.gz", "text_sets_2.json.gz"
 
 def embed_minilm(read: Callable[[], Texts]) -> Rows:
     """Encode texts by MiniLM, as the harness's tables do."""
-    from prcut.pipeline.embedding import embed
+    from prcut.curate.embed import embed
 
     texts, classes = read()
     return embed(texts, "minilm").astype(np.float32), np.array(classes)

@@ -1,16 +1,21 @@
 """Building of a similarity graph from rows, with a warning about suspicious data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
+from torch import Generator, Tensor
 
 from prcut.errors import InvalidInputError, warn_of
 from prcut.graph.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
 from prcut.graph.rows import as_rows, numbers_per_row, row_products
 from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.sparse import csr_tensor
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array, sparray, spmatrix
@@ -28,7 +33,7 @@ _WARNED_FRACTION = 0.01
 
 
 def build_graph(
-    features: "ArrayLike | sparray | spmatrix",
+    features: ArrayLike | sparray | spmatrix,
     n_neighbors: int = 15,
     *,
     similarity: Similarity | PairSimilarity = "binary",
@@ -109,7 +114,7 @@ def build_graph(
 
 def link_neighbors(
     found: Neighbors,
-    features: "np.ndarray | csr_array",
+    features: np.ndarray | csr_array,
     similarity: Similarity | PairSimilarity = "binary",
     *,
     temperature: float = 0.5,
@@ -127,7 +132,7 @@ def link_neighbors(
 
 
 def warn_of_data(
-    features: "np.ndarray | csr_array",
+    features: np.ndarray | csr_array,
     graph: SimilarityGraph,
     found: Neighbors,
     similarity: Similarity | PairSimilarity,
@@ -147,7 +152,7 @@ def edge_similarity(
     similarity: Similarity | PairSimilarity = "binary",
     *,
     temperature: float = 0.5,
-    features: "np.ndarray | sparray | spmatrix | None" = None,
+    features: np.ndarray | sparray | spmatrix | None = None,
 ) -> np.ndarray:
     """Compute the weight of each link in float32, before the two directions are joined.
 
@@ -198,7 +203,7 @@ def _over_pairs(
     function: PairSimilarity,
     neighbors: Neighbors,
     linked: np.ndarray,
-    features: "np.ndarray | sparray | spmatrix | None",
+    features: np.ndarray | sparray | spmatrix | None,
 ) -> np.ndarray:
     """Evaluate ``function`` at every link, a batch of pairs at a time; return 0 elsewhere."""
     if features is None:
@@ -265,7 +270,7 @@ def _check_similarity(
         raise InvalidInputError(f"{temperature=} must be > 0 and finite.")
 
 
-def _remarks_on_features(features: "np.ndarray | csr_array", by_direction: bool) -> list[str]:
+def _remarks_on_features(features: np.ndarray | csr_array, by_direction: bool) -> list[str]:
     """Describe repeated rows, constant columns and, if only directions count, rows of zeros."""
     n_samples, n_features = features.shape
     multiplier = np.random.default_rng(0).integers(2**63, size=n_features, dtype=np.uint64) * 2 + 1
@@ -312,7 +317,7 @@ def _equal_columns(chunk: Any, row: Any) -> np.ndarray:
     return np.asarray((low == high) & (low == row.toarray()[0]))
 
 
-def _digest(chunk: "np.ndarray | csr_array", multiplier: np.ndarray) -> np.ndarray:
+def _digest(chunk: np.ndarray | csr_array, multiplier: np.ndarray) -> np.ndarray:
     """Compute a 64-bit number per row, the same for equal rows: a sum, hence linear and exact.
 
     Zeros add nothing: a row of zeros has 0, and a sparse row has the number of its dense form.
@@ -352,3 +357,42 @@ def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors, max_components: 
             "components costs nothing; raise n_neighbors if they belong together."
         )
     return remarks
+
+
+# products before, between and after the two orthonormalisations, without which all columns would
+# converge to the same one; the last products remove what varies between neighbouring rows
+_PRODUCTS_PER_BASIS, _N_BASES = 8, 2
+
+
+def graph_features(
+    graph: SimilarityGraph, n_columns: int = 64, *, generator: Generator | None = None
+) -> Tensor:
+    """Smooth random columns along the edges, float32, shape (n_samples, n_columns).
+
+    Each product with (1 + D⁻¹W)/2 moves a row halfway to the mean of its neighbours, so rows that
+    short walks connect become alike. The columns are a coarse basis of the slow eigenvectors, the
+    slowest with the largest values, at the cost of a few sparse products.
+
+    Examples
+    --------
+    >>> two_pairs = SimilarityGraph.from_neighbors([[1], [0], [3], [2]])
+    >>> features = graph_features(two_pairs, 1, generator=torch.Generator().manual_seed(0))
+    >>> bool(abs(features[0] - features[1]) < abs(features[0] - features[2]))
+    True
+    """
+    n_samples = graph.n_samples
+    columns = torch.randn(n_samples, min(n_columns, n_samples), generator=generator)
+    columns = columns.to(graph.weight.device)
+    # in units in which no degree leaves float32: a power of two, by which division rounds nothing
+    unit = 2.0 ** (torch.frexp(graph.degree.max()).exponent.item() - 1)
+    given = graph.weight
+    values = (given.values() / unit).float()
+    weight = csr_tensor(given.crow_indices(), given.col_indices(), values)
+    degree = (graph.degree / unit).float()[:, None]
+    for number in range(_PRODUCTS_PER_BASIS * (_N_BASES + 1)):
+        if number and number % _PRODUCTS_PER_BASIS == 0:
+            columns = torch.linalg.qr(columns - columns.mean(0))[0] * n_samples**0.5
+        means = weight @ columns / degree.clamp_min(torch.finfo(torch.float32).tiny)
+        # a row without edges keeps its values
+        columns = torch.where(degree > 0, 0.5 * (columns + means), columns)
+    return columns

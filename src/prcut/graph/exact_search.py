@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prcut.graph.rows import numbers_per_row, row_products
-from prcut.graph.vectors import CHUNK_NUMBERS, Vectors
+from prcut.graph.rows import CHUNK_NUMBERS, Vectors, numbers_per_row, row_products
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

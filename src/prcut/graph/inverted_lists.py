@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from prcut.graph.exact_search import drop_own, find_nearest, remeasure, search_exactly
-from prcut.graph.rows import row_products
-from prcut.graph.vectors import CHUNK_NUMBERS, Vectors
+from prcut.graph.rows import CHUNK_NUMBERS, Vectors, row_products
 
 # up to here, 10,000 rows each with each, an exact search takes about a second
 _EXACT_DISTANCES = 10**8
@@ -229,23 +228,6 @@ def tune_probe(
     n_probe, lower = _fewest(rank, lists.most_read, recall)
     n_read = ((first_read < n_probe) @ np.diff(lists.starts)).mean()
     return n_probe, lower, float(n_read)
-
-
-def tune_within(lists: Lists, step: float, recall: float, rng: np.random.Generator) -> int:
-    """Find the fewest lists to read for the recall of pairs that lie a step apart, 0 if none do.
-
-    The pairs are made: rows of a sample, and each again, a step nearer to a row drawn at random.
-    Real pairs were found more easily on texts, images and clouds, so they need not be searched.
-    """
-    size = min(4 * TUNING_QUERIES, len(lists.queries))
-    sample = rng.choice(lists.queries, size, replace=False)
-    start = np.asarray(lists.vectors.take(sample))
-    toward = lists.vectors.take(rng.choice(lists.vectors.n_samples, size)) - start
-    length = np.maximum(np.linalg.norm(toward, axis=1, keepdims=True), 1e-30)
-    near = lists.nearest_lists(lists.as_queries(start + step / length * toward), lists.most_read)
-    is_home = near == lists.home[sample][:, None]
-    rank = np.where(is_home.any(1), is_home.argmax(1), lists.most_read)
-    return _fewest(rank[:, None], lists.most_read, recall)[0]
 
 
 def _fewest(rank: np.ndarray, most: int, recall: float) -> tuple[int, float]:

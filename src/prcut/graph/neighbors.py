@@ -17,8 +17,7 @@ from prcut.graph.inverted_lists import (
     tune_candidates,
     tune_probe,
 )
-from prcut.graph.rows import as_rows
-from prcut.graph.vectors import Vectors, as_vectors, project
+from prcut.graph.rows import Vectors, as_rows, as_vectors, project
 from prcut.numerics.validation import check_positive_int
 
 if TYPE_CHECKING:

@@ -3,13 +3,11 @@
 from prcut.numerics.cuts import cluster_cuts
 from prcut.numerics.expectation import ratio_cut_upper_bound
 from prcut.numerics.objective import balance_factor, hard_objective, soft_graph_ratio_cut
-from prcut.numerics.proximal import proximal_softmax
 
 __all__ = [
     "balance_factor",
     "cluster_cuts",
     "hard_objective",
-    "proximal_softmax",
     "ratio_cut_upper_bound",
     "soft_graph_ratio_cut",
 ]

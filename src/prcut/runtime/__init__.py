@@ -3,7 +3,7 @@
 :mod:`~prcut.runtime.folder` keeps files that are whole or absent; :mod:`~prcut.runtime.sources`
 reads rows; :mod:`~prcut.runtime.engine` and :mod:`~prcut.runtime.ray_engine` run idempotent tasks;
 :mod:`~prcut.runtime.shuffle` regroups rows on disk; :mod:`~prcut.runtime.progress` reports;
-:mod:`~prcut.runtime.memory` and :mod:`~prcut.runtime.device` ask the system.
+:mod:`~prcut.runtime.device` asks the system.
 """
 
 from typing import TYPE_CHECKING

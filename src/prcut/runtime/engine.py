@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from prcut.runtime.memory import release_memory
+from prcut.runtime.device import release_memory
 from prcut.runtime.progress import OnProgress, Reporter
 
 # takes its number, and a function to call with the number of rows done since the last call

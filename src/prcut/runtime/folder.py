@@ -84,22 +84,16 @@ def check_format(what: str, found: int, newest: int) -> None:
         )
 
 
-_WRONG_CONTENT = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError),
-    *(RuntimeError, TypeError, ValueError),
-)
-
-
 @contextmanager
 def parsing(file: str) -> Iterator[None]:
     """Raise one worded error for whatever is wrong in the content of a file."""
     try:
         yield
-    except PRCutError:
+    except (PRCutError, OSError, MemoryError):
         raise
     except KeyError as error:
         raise CorruptFileError(f"{file} lacks {str(error)[:200]}.") from error
-    except _WRONG_CONTENT as error:
+    except Exception as error:
         raise CorruptFileError(f"{file} is altered or forged: {str(error)[:200]}.") from error
 
 

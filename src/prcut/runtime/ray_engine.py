@@ -11,18 +11,16 @@ import atexit
 import gc
 import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from shutil import rmtree
-from statistics import median
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from prcut.errors import InvalidInputError, StageError
+from prcut.runtime.device import release_memory
 from prcut.runtime.engine import Task
-from prcut.runtime.memory import release_memory
 from prcut.runtime.progress import OnProgress, Reporter
 
 if TYPE_CHECKING:
@@ -33,9 +31,7 @@ _LOG = logging.getLogger(__name__)
 _RETRIES = 3
 # seconds to wait for a finished task before reporting that the stage is alive
 _WAIT_SECONDS = 2.0
-# a task is sent again when it has taken so many times the median, and at least so many seconds
-_SLOW, _SLOW_SECONDS = 4.0, 60.0
-# tasks sent per CPU: one runs, one waits. With more, waiting tasks would look as if they hung
+# tasks sent per CPU: one runs, one waits
 _QUEUED = 2
 
 
@@ -48,9 +44,6 @@ class RayEngine:
         Address of a cluster, such as ``"auto"`` or ``"ray://head:10001"``; by default
         ``RAY_ADDRESS``, or else a cluster of this machine that stops with this process and listens
         on loopback only.
-    slow_seconds : float
-        A task that takes longer than this, and than four times the median, is also run by a
-        second worker, because the first may hang.
 
     Examples
     --------
@@ -58,19 +51,13 @@ class RayEngine:
     >>> fit_run("s3://bucket/parts", "s3://bucket/run", config, engine=engine)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        slow_seconds: float = _SLOW_SECONDS,
-    ) -> None:
+    def __init__(self, address: str | None = None) -> None:
         try:
             import ray
         except ImportError as error:
             raise InvalidInputError(
                 "engine='ray' needs Ray, which is not installed; pip install 'prcut[ray]'."
             ) from error
-        self._slow = slow_seconds
         if not ray.is_initialized():
             _connect(address or os.environ.get("RAY_ADDRESS") or "local")
 
@@ -80,29 +67,34 @@ class RayEngine:
         """Run the tasks; those that fail are named when all others are done."""
         import ray
 
-        tasks = _Tasks(stage, ray.put(task), self._slow)
-        report = Reporter(stage, total, on_progress)
+        # a file that cannot be read may be readable a moment later; wrong input stays wrong
+        retries: dict[str, Any] = {"max_retries": _RETRIES, "retry_exceptions": [OSError]}
+        remote: Any = ray.remote(num_cpus=1, **retries)(_in_worker)
+        shared, report = ray.put(task), Reporter(stage, total, on_progress)
         waiting = iter(range(n_tasks))
+        running: dict[ObjectRef[int], int] = {}
+        failures: dict[int, Exception] = {}
         while True:
-            n_cpus = max(1, int(_resource("CPU")))  # a cluster without nodes may get some
-            for number in islice(waiting, max(0, _QUEUED * n_cpus - tasks.n_running)):
-                tasks.start(number)
-            if not tasks.n_running:
+            n_cpus = ray.cluster_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
+            # a cluster without nodes may get some
+            n_sent = _QUEUED * max(1, int(n_cpus))
+            for number in islice(waiting, max(0, n_sent - len(running))):
+                running[remote.options(name=f"{stage} {number}").remote(shared, number)] = number
+            if not running:
                 break
-            for rows in [*tasks.finished(_WAIT_SECONDS), 0]:  # at least a sign of life
-                report.advance(rows, running=tasks.n_running, failed=len(tasks.failures))
-            tasks.repeat_slow()
-        if tasks.failures:
-            report.advance(0, running=0, failed=len(tasks.failures))
-            raise StageError(_describe(stage, tasks.failures, n_tasks))
-
-
-def _resource(name: str) -> float:
-    """Return how much of a resource the cluster has now."""
-    import ray
-
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return resources.get(name, 0.0)
+            done, _ = ray.wait([*running], timeout=_WAIT_SECONDS)
+            n_rows = 0
+            for reference in done:
+                number = running.pop(reference)
+                try:
+                    n_rows += ray.get(reference)
+                except Exception as error:
+                    failures[number] = error
+                    _LOG.warning("%s %d failed: %s", stage, number, _reason(error))
+            # at least a sign of life
+            report.advance(n_rows, running=len(running), failed=len(failures))
+        if failures:
+            raise StageError(_describe(stage, failures, n_tasks))
 
 
 def _connect(address: str) -> None:
@@ -161,87 +153,13 @@ def _loopback() -> Iterator[None]:
             os.environ[name] = before
 
 
-class _Tasks:
-    """The tasks of a stage that are sent to workers; one may be sent to two."""
-
-    def __init__(self, stage: str, task: ObjectRef[Task], slow_seconds: float) -> None:
-        import ray
-
-        self.failures: dict[int, Exception] = {}
-        self._stage, self._task, self._slow_seconds = stage, task, slow_seconds
-        # a file that cannot be read may be readable a moment later; wrong input stays wrong
-        options: dict[str, Any] = {"max_retries": _RETRIES, "retry_exceptions": [OSError]}
-        self._remote: Any = ray.remote(num_cpus=1, **options)(_in_worker)
-        self._number: dict[ObjectRef[tuple[int, float]], int] = {}
-        self._started: dict[int, float] = {}
-        self._repeated: set[int] = set()
-        self._took: list[float] = []
-
-    @property
-    def n_running(self) -> int:
-        """Number of tasks that are neither done nor failed."""
-        return len(self._started)
-
-    def start(self, number: int) -> None:
-        """Send a task to a worker of Ray's choice."""
-        name = f"{self._stage} {number}"
-        self._number[self._remote.options(name=name).remote(self._task, number)] = number
-        self._started.setdefault(number, time.monotonic())
-
-    def finished(self, timeout: float) -> list[int]:
-        """Wait up to ``timeout`` seconds; return the rows of done tasks, and keep failures."""
-        import ray
-
-        done, _ = ray.wait(list(self._number), num_returns=len(self._number), timeout=0)
-        if not done:
-            done, _ = ray.wait(list(self._number), timeout=timeout)
-        found = []
-        for reference in done:
-            number = self._number.pop(reference)
-            if number not in self._started:  # the other of two runs was first
-                continue
-            try:
-                rows, seconds = ray.get(reference)
-            except Exception as error:
-                if number in self._number.values():  # its other run may succeed
-                    continue
-                self.failures[number] = error
-                _LOG.warning("%s %d failed: %s", self._stage, number, _reason(error))
-            else:
-                found.append(rows)
-                self._took.append(seconds)
-            del self._started[number]
-            self._cancel(number)
-        return found
-
-    def _cancel(self, number: int) -> None:
-        """Kill the other run of a task that is done."""
-        import ray
-
-        for reference in [one for one, other in self._number.items() if other == number]:
-            del self._number[reference]
-            ray.cancel(reference, force=True)
-
-    def repeat_slow(self) -> None:
-        """Send tasks that take too long to a second worker."""
-        if not self._took:
-            return
-        limit = max(self._slow_seconds, _SLOW * median(self._took))
-        now = time.monotonic()
-        for number, started in self._started.items():
-            if now - started > limit and number not in self._repeated:
-                self._repeated.add(number)
-                _LOG.warning("%s %d takes long and is run by a second worker", self._stage, number)
-                self.start(number)
-
-
-def _in_worker(task: Task, number: int) -> tuple[int, float]:
-    """Run a task in a worker, which may have run others before; return its rows and seconds."""
+def _in_worker(task: Task, number: int) -> int:
+    """Run a task in a worker, which may have run others before; return its rows."""
     gc.collect()  # the last task's source is in a reference cycle with its generators
-    start, counts = time.monotonic(), [0]
+    counts = [0]
     task(number, counts.append)
     release_memory()
-    return sum(counts), time.monotonic() - start
+    return sum(counts)
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,7 @@
-"""Sources of rows: an array, a .npy file, a Parquet file, or a folder of Parquet files.
+"""Sources of rows: arrays, tensors and data frames, .npy files, and Parquet files.
 
-Rows have a fixed order and are numbered from 0. A source reads any range of rows.
+Rows have a fixed order and are numbered from 0. A source reads any range of rows, and has a
+fingerprint: a hash that changes with the content.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from prcut.errors import InvalidInputError
 from prcut.numerics.validation import check_finite
 from prcut.runtime.fingerprint import fingerprint_array, fingerprint_files
 from prcut.runtime.folder import absolute_path, locate
-from prcut.runtime.frames import as_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ class Source(Protocol):
     path: str | None
     """Absolute, or a URI; None of an array in memory."""
     fingerprint: str
-    """Changes with the data: see :func:`prcut.runtime.fingerprint.fingerprint_files`."""
+    """Changes with the data: see :func:`fingerprint_files`."""
     group_starts: np.ndarray
     """Rows at which reading can begin without decoding earlier ones, int64, ascending."""
 
@@ -72,8 +72,7 @@ def open_source(
     filesystem : pyarrow.fs.FileSystem, optional
         Where a path is, when it is not local and not a URI.
     """
-    from prcut.runtime.columns import refuse_other_formats
-    from prcut.runtime.parquet_source import ParquetSource
+    from prcut.runtime.parquet import ParquetSource, refuse_other_formats
 
     if isinstance(data, ArraySource | ParquetSource):
         return data
@@ -198,3 +197,80 @@ class ArraySource:
     def read_ids(self, start: int, stop: int) -> pa.Array | None:  # noqa: ARG002
         """Return None: an array has no ids."""
         return None
+
+
+def as_rows(data: Any) -> Any:
+    """Return tensors and columns of vectors as arrays; leave anything else as it is.
+
+    A tensor may need gradients, be on a device or of bfloat16. A frame of pandas or Polars, a table
+    of pyarrow, or what else has ``__arrow_c_stream__``, may have one column of vectors, beside
+    columns of other kinds.
+
+    >>> as_rows([[1.0, 2.0]])
+    [[1.0, 2.0]]
+    """
+    if isinstance(data, list | tuple) and data and isinstance(data[0], str):
+        raise InvalidInputError(
+            f"X has texts, such as {data[0][:40]!r}; embed them first: prcut.embed(X, 'minilm')."
+        )
+    if hasattr(data, "detach"):
+        tensor = data.detach().cpu()
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    if getattr(getattr(data, "dtype", None), "name", None) == "bfloat16":
+        return data.astype(np.float32)
+    if hasattr(data, "iloc"):
+        return _rows_of_pandas(data)
+    return _rows_of_arrow(data) if hasattr(data, "__arrow_c_stream__") else data
+
+
+def _rows_of_pandas(data: Any) -> Any:
+    columns = {"": data} if data.ndim == 1 else {name: data[name] for name in data.columns}
+    names = [name for name, values in columns.items() if _holds_vectors(values)]
+    if not names:
+        return data
+    if len(names) > 1:
+        raise InvalidInputError(
+            f"X has {len(names)} columns of vectors, {names}; pass one of them."
+        )
+    name = names[0]
+    import pyarrow as pa
+
+    from prcut.runtime.parquet import to_matrix
+
+    try:
+        return _floats(to_matrix(pa.array(columns[name].to_list()), None, str(name), 0))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"column {name!r} does not hold vectors of numbers: {error}"
+        ) from error
+
+
+def _holds_vectors(values: Any) -> bool:
+    # a frame may have two columns of one name, which gives a frame of both
+    is_column = values.ndim == 1 and len(values) > 0 and not hasattr(values.dtype, "categories")
+    return is_column and isinstance(values.iloc[0], list | tuple | np.ndarray)
+
+
+def _rows_of_arrow(data: Any) -> Any:
+    import pyarrow as pa
+
+    from prcut.runtime.parquet import only_vector_column, to_matrix
+
+    try:
+        table = pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError):  # one column, which is no table
+        table = pa.table({"": pa.chunked_array(data)})
+    kinds = [kind for kind in table.schema.types if pa.types.is_nested(kind)]
+    if not kinds and not any(pa.types.is_fixed_size_list(kind) for kind in table.schema.types):
+        return data if hasattr(data, "__array__") else table
+    name = only_vector_column(table.schema, "X")
+    column = table[name].combine_chunks()
+    parts = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return _floats(np.concatenate([to_matrix(part, None, name, 0) for part in parts]))
+
+
+def _floats(rows: np.ndarray) -> np.ndarray:
+    """Return floats; small whole numbers fit in half precision."""
+    if rows.dtype.kind == "f":
+        return rows
+    return rows.astype(np.float16 if rows.dtype.itemsize == 1 else np.float32)

@@ -17,21 +17,23 @@ from scipy.sparse import triu
 from scipy.special import entr
 
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.numerics.matching import adjusted_rand, max_nmi
+from prcut.numerics.matching import adjusted_rand, shared_beyond_chance
 from prcut.runtime.engine import map_threads
 from prcut.search.fragments import CoarseGraph, as_coarse, split_rows
 from prcut.search.many import MANY_CLUSTERS, group_many, start_many
 from prcut.search.prices import Prices
 from prcut.search.problem import Problem
 
-# with 0.3 sizes are similar; 0.01 only keeps clusters from being empty
-_STRONG, _WEAK = 0.3, 0.01
+# strong balance makes sizes similar
+_STRONG = 0.3
+# weak balance only keeps clusters from being empty
+_WEAK = 0.01
 BALANCE_WEIGHTS = (_STRONG, _WEAK)
 # four resamples make six pairs to compare
 N_RESAMPLES = 4
-# weak balance must raise the mean normalised mutual information of the pairs by this much: less
+# weak balance must raise the mean adjusted mutual information of the pairs by this much: less
 # changes with the seed
-_GAIN = 0.01
+_GAIN = 0.025
 # effective number of clusters, exp(entropy of sizes), over their number: above this, sizes are
 # nearly equal without balance, so strong balance does no harm
 _EVEN = 0.9
@@ -70,11 +72,12 @@ class Resampled(NamedTuple):
 
     @property
     def shared_information(self) -> float:
-        """Mean normalised mutual information of all pairs of partitions.
+        """Mean adjusted mutual information of all pairs of partitions.
 
-        It counts small clusters, of which the adjusted Rand index sees little.
+        It counts small clusters, of which the adjusted Rand index sees little. Unlike information
+        that is only normalised, it does not favour equal sizes.
         """
-        return self._mean_of_pairs(max_nmi)
+        return self._mean_of_pairs(partial(shared_beyond_chance, rng=np.random.default_rng(0)))
 
     def evenness(self, n_clusters: int) -> float:
         """Return the mean effective number of clusters over their number: 1 for equal sizes."""

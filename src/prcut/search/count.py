@@ -19,12 +19,12 @@ from prcut.search.fragments import CoarseGraph, as_coarse, contract, find_fragme
 from prcut.search.merge import MergeTree, merge
 from prcut.search.moves import improve
 from prcut.search.problem import Problem, cluster_cost
-from prcut.search.refine import refine
+from prcut.search.sweep import cluster_sums, sweep
 
 # independent searches, and the rows on which they are compared at most
 _N_SEARCHES, _MAX_COMPARED = 5, 20_000
-# rounds in which rows move: more take twice the time, and change no number that was found
-_MAX_ROUNDS = 4
+# sweeps in which rows move: enough to compare partitions
+_MAX_SWEEPS = 4
 # clusters that are tried first, before twice as many; fragments of a search for each of them
 _FIRST, _PER_CLUSTER = 50, 8
 # rows of a cluster at least, on average: smaller ones are found again in any cloud
@@ -210,7 +210,8 @@ def _search(numbers: np.ndarray, compared: np.ndarray, own: _Tree) -> list[np.nd
         weight = min(_weigh_balance(between, draft, free) for draft in drafts)
         cost = cluster_cost(graph, number, weight)
         labels, _ = min((improve(between, draft, cost) for draft in drafts), key=itemgetter(1))
-        labels = refine(graph.links, labels[fragments], cost, max_rounds=_MAX_ROUNDS)
+        sums = cluster_sums(graph, labels[fragments], number)
+        labels = sweep(graph, labels[fragments], cost, sums, _MAX_SWEEPS)
         found.append(labels[compared])
     return found
 

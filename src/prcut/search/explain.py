@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.objective import ClusterCost
-from prcut.search.fragments import as_coarse
+from prcut.search.fragments import CoarseGraph, as_coarse, take_rows
 from prcut.search.problem import cluster_cost
 from prcut.search.sweep import cluster_sums
 
@@ -50,8 +51,18 @@ class Reasons(NamedTuple):
         return [_say(*values) for values in zip(*(one.tolist() for one in self), strict=True)]
 
 
+def check_rows(rows: Any, n_samples: int) -> np.ndarray:
+    """Return numbers of rows as a vector, checked to be among those of the fit."""
+    rows = np.array(rows, ndmin=1)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows.size and rows.min() < 0):
+        raise InvalidInputError("rows must be numbers of rows, counted from 0.")
+    if rows.size and rows.max() >= n_samples:
+        raise InvalidInputError(f"rows has {rows.max()}, the fit had {n_samples=} rows.")
+    return np.asarray(rows)
+
+
 def find_reasons(
-    graph: SimilarityGraph,
+    graph: SimilarityGraph | CoarseGraph,
     labels: np.ndarray,
     n_clusters: int,
     balance_weight: float,
@@ -73,7 +84,7 @@ def find_reasons(
         coarse = coarse._replace(sizes=weights)
     cost = cluster_cost(coarse, n_clusters, balance_weight)
     cuts, sizes = cluster_sums(coarse, labels, n_clusters)
-    links = coarse.links if rows is None else coarse.links[rows]
+    links = coarse.links if rows is None else take_rows(coarse.links, np.asarray(rows))
     own = labels if rows is None else labels[rows]
     weight = coarse.sizes if rows is None else coarse.sizes[rows]
     return compare_clusters(links, own, labels, cost, cuts, sizes, weight)

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from torch import Generator
 
+from prcut.graph.build import graph_features
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.graph.smoothing import graph_features
 from prcut.numerics.sparse import from_scipy
 from prcut.search import kernels
 
@@ -25,6 +25,10 @@ GROUP_SIZE = 8
 # least: with fewer, fragments become ragged
 _MANY_GROUPS, _GROUPS_PER_FRAGMENT = 2**14, 4
 _GROUP_ROUNDS = 5
+# nodes that are visited in one random order; of more, those of a window: some megabytes with edges
+_ONE_WINDOW, _WINDOW = 2**18, 2**14
+# weights of a large graph that are converted at a time: 64 MB
+_SUMMED_AT_ONCE = 2**23
 
 
 def find_fragments(weight: csr_array, n_fragments: int, rng: np.random.Generator) -> np.ndarray:
@@ -69,9 +73,26 @@ def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.nd
     room: label propagation with a limit of size.
     """
     groups = np.arange(weight.shape[0])
-    order = rng.permutation(len(groups))
+    order = _draw_order(len(groups), rng)
     kernels.call("propagate", weight, order, most, _GROUP_ROUNDS, groups)
-    return np.unique(groups, return_inverse=True)[1].reshape(-1)
+    # groups bear the numbers of rows, so they are counted without sorting
+    is_used = np.zeros(len(groups), dtype=bool)
+    is_used[groups] = True
+    numbers: np.ndarray = (np.cumsum(is_used) - 1)[groups]
+    return numbers
+
+
+def _draw_order(n_nodes: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw a random order; where nodes are many, one window of them after the other.
+
+    Linked nodes often have near numbers, so a window stays in the processor's cache.
+    """
+    if n_nodes <= _ONE_WINDOW:
+        return rng.permutation(n_nodes)
+    order = np.arange(n_nodes)
+    for start in range(0, n_nodes, _WINDOW):
+        rng.shuffle(order[start : start + _WINDOW])
+    return order
 
 
 def kmeans(
@@ -106,7 +127,9 @@ def choose_n_fragments(n_samples: int, n_clusters: int) -> int:
 
 
 class CoarseGraph(NamedTuple):
-    """The weights between fragments, and their numbers of rows, all in float64.
+    """The weights between fragments, and their numbers of rows.
+
+    Everything is in float64, but the weights of a large graph of single rows may be in float32.
 
     Attributes
     ----------
@@ -124,6 +147,27 @@ class CoarseGraph(NamedTuple):
     sizes: np.ndarray
     inner: float = 0.0
     edge_weight: float = 1.0
+
+    @classmethod
+    def of_arrays(cls, indptr: np.ndarray, indices: np.ndarray, weight: np.ndarray) -> CoarseGraph:
+        """Return the graph of single rows with the arrays of a CSR matrix."""
+        return cls.of_rows(compact_csr(weight, indices, indptr))
+
+    @classmethod
+    def of_rows(cls, links: csr_array) -> CoarseGraph:
+        """Return the graph of single rows, whose weights stay as they are."""
+        total, squares = 0.0, 0.0
+        for start in range(0, links.nnz, _SUMMED_AT_ONCE):
+            weight = links.data[start : start + _SUMMED_AT_ONCE].astype(np.float64)
+            total += float(weight.sum())
+            squares += float(np.square(weight).sum())
+        edge_weight = squares / total if total > 0 else 1.0
+        return cls(links, np.ones(links.shape[0]), edge_weight=edge_weight)
+
+    @property
+    def total(self) -> float:
+        """Weight of all edges in both directions, those within fragments included."""
+        return float(self.links.data.sum(dtype=np.float64)) + self.inner
 
 
 def as_coarse(graph: SimilarityGraph | CoarseGraph) -> CoarseGraph:
@@ -161,14 +205,35 @@ def contract(
     # room for all edges, of which few pages are touched
     indices, data = np.empty(weight.nnz, dtype=np.int32), np.empty(weight.nnz)
     groups = fragments, n_fragments, members, first
-    n_links = kernels.call("contract", weight, *groups, indptr, indices, data)
-    arrays = data[:n_links].copy(), indices[:n_links].copy(), indptr
-    links = csr_array(arrays, shape=(n_fragments, n_fragments))
-    if not inner:
-        links.data[links.indices == np.repeat(np.arange(n_fragments), np.diff(links.indptr))] = 0
-        links.eliminate_zeros()
+    n_links = kernels.call("contract", weight, *groups, int(inner), indptr, indices, data)
+    # gives the rest back without a copy; nobody else has a view of the arrays
+    indices.resize(n_links, refcheck=False)
+    data.resize(n_links, refcheck=False)
+    links = compact_csr(data, indices, indptr)
     held = counts if sizes is None else np.bincount(fragments, sizes, n_fragments)
     return CoarseGraph(links, held.astype(np.float64))
+
+
+def compact_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> csr_array:
+    """Return a square matrix whose columns stay 32-bit, however many entries it has.
+
+    SciPy makes both kinds of indices 64-bit where there are 2³¹ entries.
+    """
+    n_rows = len(indptr) - 1
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        return csr_array((data, indices, indptr.astype(np.int32)), shape=(n_rows, n_rows))
+    links = csr_array((n_rows, n_rows), dtype=data.dtype)
+    links.data, links.indices, links.indptr = data, indices, indptr
+    return links
+
+
+def take_rows(links: csr_array, rows: np.ndarray) -> csr_array:
+    """Return some rows of a matrix without a copy of all of its columns, as SciPy would make."""
+    first, n_entries = links.indptr[rows], links.indptr[rows + 1] - links.indptr[rows]
+    indptr = np.concatenate([[0], np.cumsum(n_entries, dtype=np.int64)])
+    at = np.repeat(first - indptr[:-1], n_entries) + np.arange(indptr[-1])
+    arrays = links.data[at], links.indices[at], indptr
+    return csr_array(arrays, shape=(len(rows), links.shape[1]))
 
 
 def overlay(*partitions: np.ndarray) -> np.ndarray:

@@ -3,8 +3,8 @@
    merge         merges the cheapest pair of fragments until one is left, from a dense matrix
    merge_linked  merges the cheapest pair that shares an edge, from a sparse graph
    improve       moves fragments between clusters in passes that also go uphill
-   best_moves, change_of_cuts, mark_neighbors, partition_cuts
-                 the steps of a refinement of single rows
+   partition_cuts
+                 sums the weights of the edges that leave each cluster
    sweep         moves node after node to the best cluster nearby, with prices and limits
    propagate     groups rows by the labels of their neighbors
    contract      sums the edges between groups
@@ -31,7 +31,7 @@ typedef int64_t i64;
 /* Raise this number when the arguments of a function change: kernels.py checks it. */
 EXPORT i64 interface(void)
 {
-    return 2;
+    return 4;
 }
 
 /* prcut.numerics.objective.ClusterCost; the table holds the balance term of every size up to n, and
@@ -53,13 +53,20 @@ static inline double cost_of(const Cost *cost, double cut, double size)
     return cost->scale * cut / size + balance;
 }
 
-/* a symmetric graph in compressed rows, with an empty diagonal unless a comment says otherwise */
+/* a symmetric graph in compressed rows, with an empty diagonal unless a comment says otherwise.
+   A graph of all rows of a large run has its weights in single precision, the other is NULL */
 typedef struct {
     i64 n;
     const i64 *indptr;
     const int32_t *indices;
     const double *weight;
+    const float *single;
 } Graph;
+
+static inline double weight_of(const Graph *graph, i64 e)
+{
+    return graph->single ? (double)graph->single[e] : graph->weight[e];
+}
 
 /* ---- merge.py: greedy merging of fragments ----------------------------------------------------- */
 
@@ -257,7 +264,8 @@ EXPORT i64 merge_linked(const Graph *graph, double *sizes, i64 k, const Cost *co
     double *cuts = scratch, *own = scratch + n;
     i64 *version = numbers, *place = numbers + n;
     memcpy(ends, graph->indices, (size_t)n_edges * sizeof *ends);
-    memcpy(weight, graph->weight, (size_t)n_edges * sizeof *weight);
+    for (i64 e = 0; e < n_edges; e++)
+        weight[e] = weight_of(graph, e);
     for (i64 i = 0; i < n; i++) {
         i64 start = graph->indptr[i];
         near[i] = (Edges){ends + start, weight + start, graph->indptr[i + 1] - start, 0};
@@ -352,7 +360,7 @@ static void count(Moves *m)
     for (i64 i = 0; i < n; i++) {
         double *links = m->links + m->labels[i] * n;
         for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
-            links[graph->indices[e]] += graph->weight[e];
+            links[graph->indices[e]] += weight_of(graph, e);
         m->sizes[m->labels[i]] += m->node_sizes[i];
     }
     for (i64 i = 0; i < n; i++)
@@ -431,8 +439,8 @@ static void move(Moves *m, i64 fragment, i64 before, i64 after)
     m->sizes[before] -= m->node_sizes[fragment];
     m->sizes[after] += m->node_sizes[fragment];
     for (i64 e = graph->indptr[fragment]; e < graph->indptr[fragment + 1]; e++) {
-        left[graph->indices[e]] -= graph->weight[e];
-        entered[graph->indices[e]] += graph->weight[e];
+        left[graph->indices[e]] -= weight_of(graph, e);
+        entered[graph->indices[e]] += weight_of(graph, e);
     }
     m->labels[fragment] = after;
 }
@@ -521,7 +529,7 @@ EXPORT i64 improve(const Graph *graph, const double *sizes, i64 k, const Cost *c
     for (i64 i = 0; i < n; i++) {
         m.degree[i] = 0;
         for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
-            m.degree[i] += graph->weight[e];
+            m.degree[i] += weight_of(graph, e);
     }
     count(&m);
     double lowest;
@@ -534,84 +542,7 @@ EXPORT i64 improve(const Graph *graph, const double *sizes, i64 k, const Cost *c
     return 0;
 }
 
-/* ---- refine.py: rounds of moves of single rows ------------------------------------------------- */
-
-/* the rows of active that gain by a move, the cluster to move to, and the gain; returns their number,
-   or -1 without memory. A row gains nothing by entering a cluster that none of its neighbours is in */
-EXPORT i64 best_moves(const Graph *graph, i64 n_active, const i64 *active, const i64 *labels, i64 k,
-                      const double *cuts, const double *sizes, const double *degree,
-                      const Cost *cost, double least_gain, i64 *rows, i64 *after, double *gains)
-{
-    double *costs = malloc((size_t)k * sizeof *costs);
-    double *link = calloc((size_t)k, sizeof *link);
-    i64 *near = malloc((size_t)k * sizeof *near);
-    i64 n_found = costs && link && near ? 0 : -1;
-    for (i64 c = 0; n_found == 0 && c < k; c++)
-        costs[c] = sizes[c] > 0 ? cost_of(cost, cuts[c], sizes[c]) : 0;
-    for (i64 a = 0; n_found >= 0 && a < n_active; a++) {
-        i64 row = active[a], own = labels[row], n_near = 0;
-        if (sizes[own] < 2)
-            continue;
-        for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
-            i64 c = labels[graph->indices[e]];
-            if (link[c] == 0)
-                near[n_near++] = c;
-            link[c] += graph->weight[e];
-        }
-        double leave = cost_of(cost, cuts[own] - degree[row] + 2 * link[own], sizes[own] - 1)
-                       - costs[own];
-        double least = -least_gain;
-        i64 best = -1;
-        for (i64 b = 0; b < n_near; b++) {
-            i64 c = near[b];
-            double gain = INFINITY;
-            if (c != own)
-                gain = leave + (cost_of(cost, cuts[c] + degree[row] - 2 * link[c], sizes[c] + 1)
-                                - costs[c]);
-            if (gain < least || (gain == least && c < best))
-                least = gain, best = c;
-            link[c] = 0;
-        }
-        if (best >= 0)
-            rows[n_found] = row, after[n_found] = best, gains[n_found++] = least;
-    }
-    free(costs), free(link), free(near);
-    return n_found;
-}
-
-/* the change of every cut when rows move, from the edges of the moved rows only; is_moved is all
-   zero, before and after */
-EXPORT i64 change_of_cuts(const Graph *graph, i64 n_moved, const i64 *moved, const i64 *moved_to,
-                           const i64 *labels, unsigned char *is_moved, i64 *after, double *change)
-{
-    for (i64 a = 0; a < n_moved; a++)
-        is_moved[moved[a]] = 1, after[moved[a]] = moved_to[a];
-    for (i64 a = 0; a < n_moved; a++) {
-        i64 row = moved[a];
-        for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
-            i64 other = graph->indices[e];
-            /* an edge between two moved rows is stored with both of them */
-            double weight = is_moved[other] ? 0.5 * graph->weight[e] : graph->weight[e];
-            if (labels[row] != labels[other])
-                change[labels[row]] -= weight, change[labels[other]] -= weight;
-            i64 to = is_moved[other] ? after[other] : labels[other];
-            if (moved_to[a] != to)
-                change[moved_to[a]] += weight, change[to] += weight;
-        }
-    }
-    for (i64 a = 0; a < n_moved; a++)
-        is_moved[moved[a]] = 0;
-    return 0;
-}
-
-/* marks the neighbors of the rows */
-EXPORT i64 mark_neighbors(const Graph *graph, i64 n_rows, const i64 *rows, unsigned char *is_marked)
-{
-    for (i64 a = 0; a < n_rows; a++)
-        for (i64 e = graph->indptr[rows[a]]; e < graph->indptr[rows[a] + 1]; e++)
-            is_marked[graph->indices[e]] = 1;
-    return 0;
-}
+/* ---- sweep.py: moves of nodes, one after the other --------------------------------------------- */
 
 /* adds to the cut of every cluster the weights of the edges that leave it */
 EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
@@ -620,13 +551,11 @@ EXPORT i64 partition_cuts(const Graph *graph, const i64 *labels, double *cuts)
         double cut = 0;
         for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++)
             if (labels[graph->indices[e]] != labels[row])
-                cut += graph->weight[e];
+                cut += weight_of(graph, e);
         cuts[labels[row]] += cut;
     }
     return 0;
 }
-
-/* ---- sweep.py: moves of nodes, one after the other --------------------------------------------- */
 
 /* prcut.search.prices.Prices: NULL, and no nodes in apart, where there are none */
 typedef struct {
@@ -659,13 +588,13 @@ EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_swee
                 i64 c = labels[graph->indices[e]];
                 if (link[c] == 0)
                     near[n_near++] = c;
-                link[c] += graph->weight[e];
-                degree += graph->weight[e];
+                link[c] += weight_of(graph, e);
+                degree += weight_of(graph, e);
             }
             if (preferred >= 0 && link[preferred] == 0)
                 near[n_near++] = preferred;
             for (i64 e = apart->n ? apart->indptr[node] : 0; apart->n && e < apart->indptr[node + 1]; e++)
-                met[labels[apart->indices[e]]] += apart->weight[e];
+                met[labels[apart->indices[e]]] += weight_of(apart, e);
             for (i64 c = 0; met[own] > 0 && c < k; c++)
                 if (link[c] == 0 && c != preferred)
                     near[n_near++] = c;
@@ -708,9 +637,14 @@ EXPORT i64 sweep(const Graph *graph, const double *node_sizes, i64 k, i64 n_swee
    links to, if there is room; a few rounds. Groups start as single rows */
 EXPORT i64 propagate(const Graph *graph, const i64 *order, i64 most, i64 n_rounds, i64 *groups)
 {
+    i64 most_edges = 1;
+    for (i64 row = 0; row < graph->n; row++) {
+        i64 n_edges = graph->indptr[row + 1] - graph->indptr[row];
+        most_edges = n_edges > most_edges ? n_edges : most_edges;
+    }
     double *link = calloc((size_t)graph->n, sizeof *link);
-    i64 *sizes = malloc((size_t)graph->n * sizeof *sizes);
-    i64 *near = malloc((size_t)graph->n * sizeof *near);
+    int32_t *sizes = malloc((size_t)graph->n * sizeof *sizes);
+    i64 *near = malloc((size_t)most_edges * sizeof *near);
     i64 failed = !link || !sizes || !near;
     for (i64 row = 0; !failed && row < graph->n; row++)
         sizes[row] = 1, groups[row] = row;
@@ -722,7 +656,7 @@ EXPORT i64 propagate(const Graph *graph, const i64 *order, i64 most, i64 n_round
                 i64 group = groups[graph->indices[e]];
                 if (link[group] == 0)
                     near[n_near++] = group;
-                link[group] += graph->weight[e];
+                link[group] += weight_of(graph, e);
             }
             i64 best = own;
             double heaviest = link[own];
@@ -746,9 +680,9 @@ EXPORT i64 propagate(const Graph *graph, const i64 *order, i64 most, i64 n_round
 }
 
 /* the graph between groups, whose rows are listed group by group in members; a group's own links
-   are kept. Returns the number of entries; the outputs have room for one per edge */
+   are kept if keeps_inner. Returns the number of entries; the outputs have room for one per edge */
 EXPORT i64 contract(const Graph *graph, const i64 *groups, i64 n_groups, const i64 *members,
-                    const i64 *first, i64 *indptr, int32_t *indices, double *weight)
+                    const i64 *first, i64 keeps_inner, i64 *indptr, int32_t *indices, double *weight)
 {
     double *link = calloc((size_t)n_groups, sizeof *link);
     i64 n_entries = link ? 0 : -1;
@@ -759,9 +693,11 @@ EXPORT i64 contract(const Graph *graph, const i64 *groups, i64 n_groups, const i
             i64 row = members[a];
             for (i64 e = graph->indptr[row]; e < graph->indptr[row + 1]; e++) {
                 i64 other = groups[graph->indices[e]];
+                if (other == group && !keeps_inner)
+                    continue;
                 if (link[other] == 0)
                     indices[n_entries++] = (int32_t)other;
-                link[other] += graph->weight[e];
+                link[other] += weight_of(graph, e);
             }
         }
         for (i64 e = begin; e < n_entries; e++) {

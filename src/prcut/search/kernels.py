@@ -23,7 +23,7 @@ from prcut.search.prices import Prices
 # sizes up to which the balance term is looked up: 32 MB of it
 _MAX_TABLE = 2**22
 # must equal interface() in kernels.c, which rises when the arguments of a function change
-_INTERFACE = 2
+_INTERFACE = 4
 # columns of a graph are 32-bit integers
 _MAX_ROWS = 2**31 - 1
 
@@ -38,13 +38,14 @@ class _Cost(ctypes.Structure):
 
 
 class Graph(ctypes.Structure):
-    """A graph as C reads it: 64-bit row pointers, 32-bit columns, weights in float64."""
+    """A graph as C reads it: 64-bit row pointers, 32-bit columns, weights of either precision."""
 
     _fields_ = (
         ("n", ctypes.c_int64),
         ("indptr", ctypes.c_void_p),
         ("indices", ctypes.c_void_p),
         ("weight", ctypes.c_void_p),
+        ("single", ctypes.c_void_p),
     )
 
 
@@ -73,7 +74,6 @@ class _Optional:
 _TYPES = {
     "n": ctypes.c_int64,
     "x": ctypes.c_double,
-    "b": _array(np.bool_),
     "i": _array(np.int64),
     "s": _array(np.int32),
     "d": _array(np.float64),
@@ -86,13 +86,10 @@ _SIGNATURES = {
     "merge": "nddCid",
     "merge_linked": "GdnCi",
     "improve": "GdnCoxxxxxid",
-    "best_moves": "GniindddCxiid",
-    "change_of_cuts": "Gniiibid",
-    "mark_neighbors": "Gnib",
     "partition_cuts": "Gid",
     "sweep": "GdnnCPxidd",
     "propagate": "Ginni",
-    "contract": "Giniiisd",
+    "contract": "Giniinisd",
 }
 
 
@@ -153,7 +150,7 @@ def _passed(argument: Any) -> Any:
 
 
 def as_graph(weight: csr_array) -> Graph:
-    """Convert a graph; :func:`call` does so too, but a loop should convert its graph once."""
+    """Convert a graph to the types that C reads."""
     n_rows = max(weight.shape)
     if n_rows > _MAX_ROWS:
         raise InvalidInputError(
@@ -162,14 +159,18 @@ def as_graph(weight: csr_array) -> Graph:
         )
     # a row notes a cluster when the weight to it is 0 so far: with stored zeros it would note more
     # clusters than there is memory for
-    if not (weight.data > 0).all():
+    if not weight.data.min(initial=1) > 0:
         raise InvalidInputError(
             "the graph stores weights that are not above 0; make it with "
             "SimilarityGraph.from_scipy, which drops zeros and refuses the others."
         )
-    columns = (weight.indptr, np.int64), (weight.indices, np.int32), (weight.data, np.float64)
-    arrays = [np.ascontiguousarray(array, dtype) for array, dtype in columns]
-    graph: Graph = _kept(Graph(weight.shape[0], *map(_address, arrays)), arrays)
+    indptr = np.ascontiguousarray(weight.indptr, np.int64)
+    indices = np.ascontiguousarray(weight.indices, np.int32)
+    is_single = weight.data.dtype == np.float32
+    data = np.ascontiguousarray(weight.data, np.float32 if is_single else np.float64)
+    double, single = (None, data) if is_single else (data, None)
+    made = Graph(weight.shape[0], *map(_address, (indptr, indices, double, single)))
+    graph: Graph = _kept(made, (indptr, indices, data))
     return graph
 
 

@@ -73,10 +73,6 @@ class Limits(NamedTuple):
             gives = np.where(takes > 0, 0, np.maximum(sizes - self.least, 0))
         return Needs(gives, takes)
 
-    def widen(self, size: float) -> Limits:
-        """Return limits that are wider on both sides."""
-        return Limits(self.least - size, self.most + size)
-
 
 def limit_sizes(
     problem: Problem,

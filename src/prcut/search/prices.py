@@ -63,6 +63,41 @@ class Prices(NamedTuple):
         paid: np.ndarray = kept.sum(1)[:, None] - kept
         return paid
 
+    def of_groups(self, groups: np.ndarray) -> Prices:
+        """Return the prices of groups, none of which holds nodes that are fixed to two clusters.
+
+        A group prefers the cluster for which its nodes would pay most, and leaves it for what they
+        would pay for the next one less.
+
+        >>> prices = Prices(np.array([0, 1, 1, -1]), np.array([2.0, 1.0, 4.0, 0.0]))
+        >>> prices.of_groups(np.array([0, 0, 0, 1]))[:2]
+        (array([ 1, -1]), array([3., 0.]))
+        """
+        n_groups = int(groups.max()) + 1
+        preferred, price, apart = self.preferred, self.price, self.apart
+        if preferred is not None and price is not None:
+            wants = np.flatnonzero(preferred >= 0)
+            paid = np.minimum(price[wants], _FIXED)
+            n_clusters = int(preferred.max()) + 1
+            pairs, pair = np.unique(
+                groups[wants] * n_clusters + preferred[wants], return_inverse=True
+            )
+            sums = np.bincount(pair.reshape(-1), paid, len(pairs))
+            group, cluster = np.divmod(pairs, max(1, n_clusters))
+            order = np.lexsort((-sums, group))
+            group, cluster, sums = group[order], cluster[order], sums[order]
+            first = np.flatnonzero(np.diff(group, prepend=-1))
+            has_second = np.diff(np.append(first, len(group))) > 1
+            second = np.where(has_second, sums[np.minimum(first + 1, len(sums) - 1)], 0.0)
+            preferred, price = np.full(n_groups, -1), np.zeros(n_groups)
+            preferred[group[first]] = cluster[first]
+            price[group[first]] = np.where(sums[first] >= _FIXED, np.inf, sums[first] - second)
+        if apart is not None:
+            ends = groups[np.repeat(np.arange(len(groups)), np.diff(apart.indptr))]
+            entries = apart.data, (ends, groups[apart.indices])
+            apart = csr_array(entries, shape=(n_groups, n_groups))
+        return self._replace(preferred=preferred, price=price, apart=apart)
+
     def total(self, labels: np.ndarray) -> float:
         """Return what labels pay for rows elsewhere and for pairs that share a cluster."""
         paid = 0.0

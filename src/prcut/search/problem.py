@@ -10,7 +10,6 @@ from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract, overlay
 from prcut.search.moves import UNBOUNDED, Bounds, find_optima, find_optimum, improve
 from prcut.search.prices import Prices
-from prcut.search.refine import partition_cuts, refine
 from prcut.search.sweep import cluster_sums, sweep
 
 
@@ -90,8 +89,6 @@ class Problem(NamedTuple):
     def refine(self, labels: np.ndarray) -> Partition:
         """Move single rows as long as the objective falls."""
         graph, cost, prices = self
-        if prices is None and (graph.sizes == 1).all():
-            return self.score(refine(graph.links, labels, cost))
         if prices is not None:
             labels = prices.fix(labels)
         sums = cluster_sums(graph, labels, cost.n_clusters)
@@ -99,8 +96,7 @@ class Problem(NamedTuple):
 
     def score(self, labels: np.ndarray) -> Partition:
         """Return the labels with their objective and prices."""
-        sizes = np.bincount(labels, self.graph.sizes, self.cost.n_clusters)
-        cuts = partition_cuts(self.graph.links, labels, self.cost.n_clusters)
+        cuts, sizes = cluster_sums(self.graph, labels, self.cost.n_clusters)
         paid = 0.0 if self.prices is None else self.prices.total(labels)
         return Partition(labels, self.cost.objective(cuts, sizes) + paid)
 

@@ -1,7 +1,6 @@
-"""Moves of nodes of any size, one after the other: the refinement of coarse graphs and of parts.
+"""Move single nodes while the objective falls: rows, nodes of coarse graphs, or parts of a graph.
 
-A part of a graph is one too, with all edges of its own nodes and none of those outside, which so
-stay where they are.
+A part holds all edges of its own nodes and none of the nodes outside, which therefore stay.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def cluster_sums(
     coarse: CoarseGraph, labels: np.ndarray, n_clusters: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the cut and the size of every cluster, as far as the edges of this graph tell."""
-    source = np.repeat(labels, np.diff(coarse.links.indptr))
-    crosses = source != labels[coarse.links.indices]
-    cuts = np.bincount(source[crosses], coarse.links.data[crosses], n_clusters)
-    return cuts.astype(np.float64), np.bincount(labels, coarse.sizes, n_clusters)
+    # the sums of prcut.numerics.cuts.cluster_cuts, which takes three times as long on a CPU
+    cuts, labels = np.zeros(n_clusters), np.ascontiguousarray(labels, np.int64)
+    kernels.call("partition_cuts", coarse.links, labels, cuts)
+    return cuts, np.bincount(labels, coarse.sizes, n_clusters)

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.matching import count_shared, match_counts
+from prcut.search.fragments import take_rows
 
 # votes of a row's own cluster, of starts and of neighbours. With more than half of all, its own has
 # the most, so an assigner that learns the votes gives every row the cluster of the partition
@@ -100,11 +101,15 @@ class Votes(NamedTuple):
 
     def _draw_neighbors(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw neighbours of each row by their weights; a row that has none is its own."""
-        first, last = self.links.indptr[rows], self.links.indptr[rows + 1]
-        sums = np.concatenate([[0.0], np.cumsum(self.links.data, dtype=np.float64)])
+        own = take_rows(self.links, rows.reshape(-1))
+        first, last = own.indptr[:-1, None], own.indptr[1:, None]
+        sums = np.concatenate([[0.0], np.cumsum(own.data, dtype=np.float64)])
         wanted = rng.uniform(sums[first], sums[last], (len(rows), _OF_NEIGHBORS))
         drawn = np.clip(np.searchsorted(sums, wanted, "right") - 1, first, last - 1)
-        near: np.ndarray = np.where(last > first, self.links.indices[drawn], rows)
+        drawn = np.minimum(drawn, max(0, own.nnz - 1))
+        if not own.nnz:
+            return np.repeat(rows, _OF_NEIGHBORS, axis=1)
+        near: np.ndarray = np.where(last > first, own.indices[drawn], rows)
         return near
 
 

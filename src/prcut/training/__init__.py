@@ -12,19 +12,17 @@ if TYPE_CHECKING:
     from prcut.training.assigner.saved import save_model as save_model
     from prcut.training.batches import GatheredPairs as GatheredPairs
     from prcut.training.loss import RunningClusterMass as RunningClusterMass
-    from prcut.training.pairs import EdgePairs as EdgePairs
     from prcut.training.pairs import UniformPairs as UniformPairs
     from prcut.training.pairs import WalkPairs as WalkPairs
+    from prcut.training.settings import TrainConfig as TrainConfig
     from prcut.training.state import Record as Record
-    from prcut.training.state import TrainConfig as TrainConfig
     from prcut.training.state import TrainState as TrainState
 
 _HOME = {
-    "EdgePairs": "pairs",
     "GatheredPairs": "batches",
     "Record": "state",
     "RunningClusterMass": "loss",
-    "TrainConfig": "state",
+    "TrainConfig": "settings",
     "TrainState": "state",
     "UniformPairs": "pairs",
     "WalkPairs": "pairs",

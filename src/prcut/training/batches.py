@@ -7,8 +7,9 @@ it); :class:`LabelledRows` needs no pairs. Both give the same batch at a step, w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
+from hashlib import blake2b
 from itertools import chain, count, groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -16,13 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from prcut.errors import InvalidInputError
 from prcut.graph.rows import as_features, gather_rows
 from prcut.numerics.objective import soft_cuts, soft_pair_cuts, soft_pair_sums
 from prcut.numerics.sparse import csr_tensor
 from prcut.runtime.engine import read_ahead
 from prcut.training.pairs import PairBatch, PairSampler
-from prcut.training.settings import TrainSettings
-from prcut.training.streams import check_streams, draw_steps, stream_generator
 
 # steps whose pairs are drawn together, which is faster than one by one
 _STEPS_AHEAD = 8
@@ -57,26 +57,33 @@ class BatchStream(Protocol):
     """A source of batches: pairs to descend the ratio cut, or labelled rows to distil."""
 
     def stream(
-        self,
-        batch_size: int,
-        *,
-        seed: int,
-        start_step: int,
-        n_streams: int,
+        self, batch_size: int, *, seed: int, start_step: int
     ) -> Generator[Batch, None, None]:
         """Yield batches without end, from step ``start_step`` on."""
 
 
-def open_stream(
-    batches: BatchStream, config: TrainSettings, start_step: int
-) -> Generator[Batch, None, None]:
-    """Open the batches of a training run."""
-    return batches.stream(
-        config.batch_size,
-        seed=config.seed,
-        start_step=start_step,
-        n_streams=config.n_streams,
-    )
+def step_generator(seed: int, step: int) -> torch.Generator:
+    """Return the generator of a step, on the CPU, decided by the seed and the step alone.
+
+    A run that resumes at ``step`` therefore draws what the first run would have drawn.
+
+    >>> draws = [torch.rand(1, generator=step_generator(0, step)) for step in (7, 7, 8)]
+    >>> bool(draws[0] == draws[1]), bool(draws[0] == draws[2])
+    (True, False)
+    """
+    if seed < 0:
+        raise InvalidInputError(f"{seed=} must be a whole number >= 0.")
+    # hashed, because neighbouring seeds would start related streams; 32 bits are all that torch's
+    # generator on the CPU keeps of a seed. NumPy's SeedSequence takes ten times as long
+    digest = blake2b(f"{seed} {step}".encode(), digest_size=4).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+
+
+def draw_steps(
+    sampler: PairSampler, batch_size: int, seed: int, steps: Sequence[int]
+) -> list[PairBatch]:
+    """Draw the batches of several steps, faster than one by one."""
+    return sampler.draw_batches(batch_size, [step_generator(seed, step) for step in steps])
 
 
 class GatheredPairs:
@@ -94,19 +101,14 @@ class GatheredPairs:
         self.features = as_features(features)
 
     def stream(
-        self,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        start_step: int = 0,
-        n_streams: int = 8,
+        self, batch_size: int, *, seed: int = 0, start_step: int = 0
     ) -> Generator[FeatureBatch, None, None]:
         """Yield batches without end, the next one made while the last is used where that pays."""
 
         def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
                 for sampler, steps in groupby(range(first, first + _STEPS_AHEAD), self._sampler_at):
-                    yield draw_steps(sampler, batch_size, seed, list(steps), n_streams=n_streams)
+                    yield draw_steps(sampler, batch_size, seed, list(steps))
 
         def gather(pairs: PairBatch) -> FeatureBatch:
             return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])
@@ -138,15 +140,9 @@ class LabelledRows:
         self.features, self.labels = as_features(features), labels
 
     def stream(
-        self,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        start_step: int = 0,
-        n_streams: int = 8,
+        self, batch_size: int, *, seed: int = 0, start_step: int = 0
     ) -> Generator[LabelledBatch, None, None]:
         """Yield batches without end, in an order that is drawn anew when it is used up."""
-        check_streams(batch_size, n_streams)
         n_samples = len(self.labels)
         n_rounds = -(-batch_size // n_samples)  # of an order, where a batch is larger than it
         per_order = n_rounds * n_samples // batch_size
@@ -154,7 +150,7 @@ class LabelledRows:
         for step in count(start_step):
             number, position = divmod(step, per_order)
             if number != drawn:
-                drawn, generator = number, stream_generator(seed, number, 0)
+                drawn, generator = number, step_generator(seed, number)
                 order = torch.randperm(n_samples, generator=generator).repeat(n_rounds)
             rows = order[position * batch_size :][:batch_size]
             yield LabelledBatch(gather_rows(self.features, rows), self.labels[rows])

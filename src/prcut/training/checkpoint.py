@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.errors import InvalidInputError
 from prcut.runtime.folder import Folder, check_format, parsing, whole_number
 from prcut.training.adam import Adam
-from prcut.training.state import OF_GRAPH, Record, TrainConfig, TrainState
+from prcut.training.settings import TrainConfig
+from prcut.training.state import OF_GRAPH, Record, TrainState
 
 _FORMAT = 1
 _RECORD = "checkpoint.json"
@@ -48,35 +49,29 @@ def load_checkpoint(
     folder: Folder, assigner: nn.Module, state: TrainState, config: TrainConfig
 ) -> bool:
     """Load a checkpoint into ``assigner`` and ``state``; return False where there is none."""
-    from safetensors import SafetensorError
     from safetensors.torch import load
 
     if not folder.exists(_RECORD):
         return False
     record = folder.read_json(_RECORD)
-    try:
-        with parsing(f"the checkpoint in {folder.path} does not fit this run: it"):
-            _check_plan(folder, record, config)
-            folder.verify(record)
-            (name,) = record["files"]
-            tensors = load(folder.read_bytes(name))
-            if broken := [key for key, value in tensors.items() if not value.isfinite().all()]:
-                raise ValueError(f"{broken[0]} holds NaN or infinity")
-            if len(tensors["heads"]) < len(state.heads):
-                state.keep_heads(assigner, tensors["heads"])
-            assigner.load_state_dict(_with_prefix(tensors, "assigner."))
-            if not getattr(assigner, "is_finite", True):
-                raise ValueError("the assigner gives NaN or infinity in place of logits")
-            state.cluster_mass.load_state_dict(_with_prefix(tensors, "mass."))
-            state.optimizer.state = _optimizer_state(tensors, state.optimizer)
-            state.records = parse_records(_with_prefix(tensors, "history."), state.n_clusters)
-            state.step = whole_number(record["step"])
-            if state.step > config.max_steps:
-                raise ValueError(f"step {state.step} of max_steps={config.max_steps}")
-    except SafetensorError as error:
-        raise CorruptFileError(
-            f"the checkpoint in {folder.path} does not fit this run: {error}"
-        ) from error
+    with parsing(f"the checkpoint in {folder.path} does not fit this run: it"):
+        _check_plan(folder, record, config)
+        folder.verify(record)
+        (name,) = record["files"]
+        tensors = load(folder.read_bytes(name))
+        if broken := [key for key, value in tensors.items() if not value.isfinite().all()]:
+            raise ValueError(f"{broken[0]} holds NaN or infinity")
+        if len(tensors["heads"]) < len(state.heads):
+            state.keep_heads(assigner, tensors["heads"])
+        assigner.load_state_dict(_with_prefix(tensors, "assigner."))
+        if not getattr(assigner, "is_finite", True):
+            raise ValueError("the assigner gives NaN or infinity in place of logits")
+        state.cluster_mass.load_state_dict(_with_prefix(tensors, "mass."))
+        state.optimizer.state = _optimizer_state(tensors, state.optimizer)
+        state.records = parse_records(_with_prefix(tensors, "history."), state.n_clusters)
+        state.step = whole_number(record["step"])
+        if state.step > config.max_steps:
+            raise ValueError(f"step {state.step} of max_steps={config.max_steps}")
     return True
 
 

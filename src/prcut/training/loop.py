@@ -8,25 +8,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import closing
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
 from prcut.errors import PRCutError
-from prcut.numerics.objective import balance_factor, cluster_imbalance, divide_by_mass
-from prcut.numerics.proximal import proximal_softmax, softmax
+from prcut.numerics.objective import (
+    balance_factor,
+    cluster_imbalance,
+    divide_by_mass,
+    softmax,
+)
 from prcut.runtime.device import widest_float
 from prcut.runtime.folder import Folder
-from prcut.training.batches import Batch, BatchStream, LabelledBatch, open_stream, pair_sums
+from prcut.training.assigner.network import Assigner
+from prcut.training.batches import Batch, BatchStream, FeatureBatch, LabelledBatch, pair_sums
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
-from prcut.training.heads import drop_heads
-from prcut.training.state import RECORD_EVERY, Record, TrainConfig, TrainState
+from prcut.training.settings import RECORD_EVERY, TrainConfig
+from prcut.training.state import Record, TrainState
 
 # relative fall below which a run has stalled: of the objective, about the noise of 200 batches; of
 # the cross-entropy, which keeps falling while rows only become surer of the cluster they are in
 _STALLED_OBJECTIVE, _STALLED_CROSS_ENTROPY = 1e-3, 0.05
 # the same in units of what knowing nothing costs, for data that is hardly cut at all
 _STALLED_OF_NOTHING = 1e-4
+# batches that heads are chosen on, which no step of training draws
+_N_HELD = 16
 # bytes of a block, just below the 32 MiB from which glibc always returns memory to the system
 _LARGEST_KEPT = 33_500_000
 
@@ -64,11 +72,12 @@ def train(
     --------
     >>> from prcut import Assigner, SimilarityGraph
     >>> from prcut.training.batches import GatheredPairs
-    >>> from prcut.training.pairs import EdgePairs
+    >>> from prcut.training.pairs import WalkPairs
     >>> graph = SimilarityGraph.from_neighbors([[1], [0], [3], [2]])  # two pairs of rows
     >>> rows = torch.tensor([[0.0], [0.1], [1.0], [1.1]])
     >>> assigner = Assigner(1, 2, generator=torch.Generator().manual_seed(0))
-    >>> state = train(GatheredPairs(EdgePairs(graph), rows), assigner, TrainConfig(batch_size=64))
+    >>> pairs = GatheredPairs(WalkPairs(graph, n_steps=1), rows)
+    >>> state = train(pairs, assigner, TrainConfig(batch_size=64))
     >>> first, second = assigner(rows).argmax(1)[[0, 2]].tolist()
     >>> assigner(rows).argmax(1).tolist() == [first, first, second, second] and first != second
     True
@@ -78,13 +87,13 @@ def train(
     if checkpoint is not None:
         load_checkpoint(checkpoint, assigner, state, config)
     device = next(assigner.parameters()).device
-    to_probs = proximal_softmax if config.descent == "proximal" else softmax
     low_precision = config.precision == "bfloat16"
     measured: list[Tensor] = []
     # once such a block was freed, glibc keeps up to 64 MiB of what a step frees for the next one:
     # asking the system for new pages takes a tenth of a step with a thousand clusters
     torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
-    with closing(open_stream(batches, config, state.step)) as stream:
+    drawn = batches.stream(config.batch_size, seed=config.seed, start_step=state.step)
+    with closing(drawn) as stream:
         while state.step < config.max_steps and not _has_stalled(state, config.patience):
             if config.n_heads_at(state.step) < len(state.heads):
                 drop_heads(batches, assigner, config, state, config.n_heads_at(state.step))
@@ -98,7 +107,7 @@ def train(
                 loss = -logits.log_softmax(1).gather(1, votes).mean()
                 terms = loss[None]
             else:
-                probs = to_probs(logits)  # line 6
+                probs = softmax(logits)  # line 6
                 cuts, sums = pair_sums(probs, batch)
                 mass = state.cluster_mass.average(sums, batch.node_weight.sum())  # line 7
                 cut, imbalance = divide_by_mass(cuts, mass), cluster_imbalance(mass)
@@ -125,6 +134,40 @@ def train(
     if checkpoint is not None:
         save_checkpoint(checkpoint, assigner, state, config)
     return state
+
+
+def drop_heads(
+    batches: BatchStream, assigner: nn.Module, config: TrainConfig, state: TrainState, n_left: int
+) -> None:
+    """Keep the heads with the lowest objective on batches that no step of training draws."""
+    objectives = held_objectives(batches, assigner, config)
+    best = objectives.argsort(stable=True)[:n_left].sort().values
+    state.keep_heads(assigner, state.heads[best])
+
+
+@torch.no_grad()
+def held_objectives(batches: BatchStream, assigner: nn.Module, config: TrainConfig) -> Tensor:
+    """Estimate J of every head's hard labels, at the balance that training ends with."""
+    assert isinstance(assigner, Assigner)  # noqa: S101  # no other module has heads
+    device = next(assigner.parameters()).device
+    dtype, shape = widest_float(device), (assigner.n_clusters, assigner.n_heads)
+    cuts, masses = torch.zeros(2, *shape, dtype=dtype, device=device)
+    held = batches.stream(config.batch_size, seed=config.seed, start_step=config.max_steps)
+    with closing(held) as stream:
+        for batch in islice(stream, _N_HELD):
+            assert isinstance(batch, FeatureBatch)  # noqa: S101  # labels have one head
+            labels = assigner(batch.features.to(device)).view(-1, *shape).argmax(1)
+            source, target = (labels[end.to(device)] for end in (batch.source, batch.target))
+            cut = batch.weight.to(device, dtype)[:, None] * (source != target)
+            cuts.scatter_add_(0, source, cut).scatter_add_(0, target, cut)
+            weight = batch.node_weight.to(device, dtype)[:, None]
+            masses.scatter_add_(0, labels, weight.expand_as(labels))
+    masses /= masses.sum(0)
+    cuts /= _N_HELD
+    # an empty cluster has no cut to divide by its mass
+    cut = 0.5 * torch.where(masses > 0, cuts / masses, 0.0).sum(0)
+    factor = balance_factor(config.balance_weight, assigner.n_clusters)
+    return (cut + factor * cluster_imbalance(masses)).cpu()
 
 
 def _on_device(batch: Batch, device: torch.device) -> Batch:

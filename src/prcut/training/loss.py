@@ -116,7 +116,7 @@ class RatioCutLoss(nn.Module):
     n_clusters : int
     balance_weight : float
         What an empty cluster costs: see :func:`prcut.numerics.objective.balance_factor`.
-        It may be set anew before any step, as by :func:`prcut.training.schedules.relax_balance`.
+        It may be set anew before any step, as by :func:`prcut.training.settings.relax_balance`.
     mass_update_rate : float
         Weight of the newest batch in the running cluster mass.
     n_heads : int

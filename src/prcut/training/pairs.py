@@ -6,13 +6,12 @@ Each sampler draws pairs (i, j) whose weights have the mean :math:`K_{ij} / ‖K
 sampler                 K               pairs per draw
 ======================  ==============  ================================================
 :class:`UniformPairs`   W               the edges between two batches, about b²m/n of them
-:class:`EdgePairs`      W               b
 :class:`WalkPairs`      W(D⁻¹W)^(s−1)   b
 ======================  ==============  ================================================
 
-with b the batch size, m the mean number of neighbours and n the rows. Every draw puts 2b rows
-through the assigner, whatever the sampler, and its cost does not grow with n, but for the table of
-n numbers that :class:`UniformPairs` fills.
+with b the batch size, m the mean number of neighbours, n the rows and s the steps of a walk. Every
+draw puts 2b rows through the assigner, and its cost does not grow with n, but for the table of n
+numbers that :class:`UniformPairs` fills.
 The weighted sum over pairs is unbiased; dividing it by a running mass is only consistent.
 """
 
@@ -67,32 +66,14 @@ class PairSampler(ABC):
     def draw(self, batch_size: int, generator: Generator) -> PairBatch:
         """Draw pairs over ``2 * batch_size`` rows, decided by ``generator`` alone."""
 
-    def draw_batches(
-        self, batch_size: int, streams: Sequence[Sequence[Generator]]
-    ) -> list[PairBatch]:
-        """Join, for each sequence of generators, what :meth:`draw` gives for each of them."""
-        return [_join([self.draw(batch_size, each) for each in batch]) for batch in streams]
-
-
-def _join(batches: list[PairBatch]) -> PairBatch:
-    n_rows = len(batches[0].rows)  # the same in every batch
-    return PairBatch(
-        rows=torch.cat([batch.rows for batch in batches]),
-        source=torch.cat([i * n_rows + batch.source for i, batch in enumerate(batches)]),
-        target=torch.cat([i * n_rows + batch.target for i, batch in enumerate(batches)]),
-        weight=torch.cat([batch.weight for batch in batches]) / len(batches),
-        node_weight=torch.cat([batch.node_weight for batch in batches]),
-    )
+    def draw_batches(self, batch_size: int, generators: Sequence[Generator]) -> list[PairBatch]:
+        """Draw a batch with each generator."""
+        return [self.draw(batch_size, generator) for generator in generators]
 
 
 @dataclass(frozen=True, eq=False)
 class GraphPairs(PairSampler):
-    """Base of the samplers over a graph: the kernel whose pairs they draw.
-
-    Parameters
-    ----------
-    graph : SimilarityGraph
-    """
+    """Base of the samplers over a graph, which must have edges."""
 
     graph: SimilarityGraph
 
@@ -102,15 +83,6 @@ class GraphPairs(PairSampler):
                 f"the graph of n_samples={self.graph.n_samples} rows has no edges, so there are "
                 "no pairs to draw; raise n_neighbors or check the similarities."
             )
-
-    def kernel_product(self, values: Tensor) -> Tensor:
-        """Multiply the normalised kernel by ``values``, (n_samples, n_columns), in float64."""
-        product: Tensor = self.graph.weight.double() @ values.double()
-        return product / self._total
-
-    def kernel(self) -> Tensor:
-        """Return the normalised kernel as a dense float64 table that sums to 1; small graphs."""
-        return self.kernel_product(torch.eye(self.graph.n_samples, dtype=torch.float64))
 
     @cached_property
     def _total(self) -> float:
@@ -156,62 +128,69 @@ class UniformPairs(GraphPairs):
 
 
 @dataclass(frozen=True, eq=False)
-class EdgePairs(GraphPairs):
-    """Directed edges drawn in proportion to their weight, with replacement.
+class WalkPairs(GraphPairs):
+    """Both ends of random walks of ``n_steps`` steps along the edges; of one step, edges.
+
+    The source is drawn in proportion to its degree, every step in proportion to the weight of the
+    edge: the kernel is W(D⁻¹W)^(n_steps−1), symmetric, with the degrees of W. Two steps and more
+    may end where they began: the kernel then has a diagonal, which cuts nothing for hard
+    assignments and draws soft ones towards hard.
 
     A draw costs the same at any size of the graph. Both ends of a pair come up in proportion to
     their degree, which the node weights undo. Rows without edges are never drawn and are missing
     from the cluster mass; only :class:`UniformPairs` counts them.
 
+    Parameters
+    ----------
+    graph : SimilarityGraph
+    n_steps : int
+
     Examples
     --------
     >>> graph = SimilarityGraph.from_neighbors([[1], [2], [1]])
-    >>> batch = EdgePairs(graph).draw(4, torch.Generator().manual_seed(0))
+    >>> batch = WalkPairs(graph, n_steps=1).draw(4, torch.Generator().manual_seed(0))
     >>> batch.weight.tolist()
     [0.25, 0.25, 0.25, 0.25]
     >>> batch.rows[batch.source].tolist(), batch.rows[batch.target].tolist()
     ([1, 2, 0, 1], [0, 1, 1, 0])
     """
 
+    n_steps: int = 2
+
     def __post_init__(self) -> None:
+        check_positive_int("n_steps", self.n_steps)
         super().__post_init__()
         # what grows with the graph is made before the first draw
         _ = self._cumulated, self._relative_degree
 
-    @property
-    def _walk_length(self) -> int:
-        return 1
+    def of_length(self, n_steps: int) -> WalkPairs:
+        """Return walks of another length, which share the tables of these."""
+        other = copy(self)
+        object.__setattr__(other, "n_steps", check_positive_int("n_steps", n_steps))
+        return other
 
     def draw(self, batch_size: int, generator: Generator) -> PairBatch:
         """Draw ``batch_size`` pairs, the rows of their sources before those of their targets."""
-        return self.draw_batches(batch_size, [[generator]])[0]
+        return self.draw_batches(batch_size, [generator])[0]
 
-    def draw_batches(
-        self, batch_size: int, streams: Sequence[Sequence[Generator]]
-    ) -> list[PairBatch]:
-        """Draw as :class:`PairSampler` does, the rows of all sources before those of the targets.
-
-        All streams are drawn together: a few hundred pairs take torch about as long as a few
-        thousand.
-        """
+    def draw_batches(self, batch_size: int, generators: Sequence[Generator]) -> list[PairBatch]:
+        """Draw a batch with each generator, which is faster than one after the other."""
         check_positive_int("batch_size", batch_size)
-        generators = [each for batch in streams for each in batch]
         # 53 random bits to choose among all edges, 24 among those of a row
         edge = torch.cat([_draw_fractions((batch_size,), each) for each in generators])
-        size = self._walk_length, batch_size
+        size = self.n_steps, batch_size
         steps = [_draw_fractions(size, each, torch.float32) for each in generators]
         rows = self._draw_ends(edge, torch.cat(steps, dim=1))
         node_weight = self._relative_degree.index_select(0, rows).reciprocal_()
         rows, node_weight = (
-            ends.view(2, len(streams), -1).transpose(0, 1).flatten(1)
+            ends.view(2, len(generators), -1).transpose(0, 1).flatten(1)
             for ends in (rows, node_weight)
         )
-        n_pairs = rows.shape[1] // 2
-        position = torch.arange(2 * n_pairs, device=rows.device)
-        source, target = position.split(n_pairs)
-        weight = torch.full((n_pairs,), 1 / n_pairs, device=rows.device)
+        source, target = torch.arange(2 * batch_size, device=rows.device).split(batch_size)
+        weight = torch.full((batch_size,), 1 / batch_size, device=rows.device)
         return [
-            PairBatch(rows[i], source, target, weight, node_weight[i]) for i in range(len(streams))
+            PairBatch(one, source, target, weight, of_rows)
+            for one, of_rows in zip(rows, node_weight, strict=True)
         ]
 
     def _draw_ends(self, edge: Tensor, steps: Tensor) -> Tensor:
@@ -252,54 +231,6 @@ class EdgePairs(GraphPairs):
     def _relative_degree(self) -> Tensor:
         # over the mean degree: 1/degree of weights near 1e-40 would leave the range of float32
         return (self.graph.degree * (self.graph.n_samples / self._total)).float()
-
-
-@dataclass(frozen=True, eq=False)
-class WalkPairs(EdgePairs):
-    """Both ends of random walks of ``n_steps`` steps along the edges.
-
-    The source is drawn in proportion to its degree, every step in proportion to the weight of the
-    edge: the kernel is W(D⁻¹W)^(n_steps−1), symmetric, with the degrees of W. One step gives
-    :class:`EdgePairs`. Two steps and more may end where they began: the kernel then has a diagonal,
-    which cuts nothing for hard assignments and draws soft ones towards hard.
-
-    Parameters
-    ----------
-    graph : SimilarityGraph
-    n_steps : int
-
-    Examples
-    --------
-    >>> path = SimilarityGraph.from_neighbors([[1], [2], [1]])
-    >>> WalkPairs(path, n_steps=2).kernel().tolist()  # two steps lead from the middle back to it
-    [[0.125, 0.0, 0.125], [0.0, 0.5, 0.0], [0.125, 0.0, 0.125]]
-    """
-
-    n_steps: int = 2
-
-    def __post_init__(self) -> None:
-        check_positive_int("n_steps", self.n_steps)
-        super().__post_init__()
-
-    def kernel_product(self, values: Tensor) -> Tensor:
-        """Multiply as :class:`GraphPairs` does, by ``n_steps`` sparse products."""
-        weight = self.graph.weight.double()
-        # rows without edges stay out of every product: their divisor is never used
-        degree = torch.where(self.graph.degree > 0, self.graph.degree, 1.0)[:, None]
-        values = values.double()
-        for _ in range(self.n_steps - 1):
-            values = (weight @ values) / degree
-        return super().kernel_product(values)
-
-    def of_length(self, n_steps: int) -> WalkPairs:
-        """Return walks of another length, which share the tables of these."""
-        other = copy(self)
-        object.__setattr__(other, "n_steps", check_positive_int("n_steps", n_steps))
-        return other
-
-    @property
-    def _walk_length(self) -> int:
-        return self.n_steps
 
 
 class _CumulatedWeight:

@@ -1,13 +1,23 @@
 """The settings of training, each stated once: its default and what it means.
 
-Only the standard library is imported here, so that the command line can list the settings in its
-help without loading torch.
+Torch is not loaded here, so that the command line can list the settings in its help.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from prcut.errors import InvalidInputError
+
+# steps between two records of the history; a record holds their mean
+RECORD_EVERY = 10
+# fraction of the steps in which the learning rate rises from 0
+_WARM_UP = 0.05
+# fractions of the steps after which a quarter of the heads is left, and one
+_FEW_HEADS = 0.5
+_ONE_HEAD = 0.8
 
 
 def setting(
@@ -40,8 +50,39 @@ def setting(
 
 
 @dataclass(frozen=True)
-class TrainSettings:
-    """The fields of :class:`prcut.training.state.TrainConfig`, which checks them."""
+class TrainConfig:
+    """How an assigner is trained.
+
+    Parameters
+    ----------
+    max_steps : int
+    batch_size : int
+        Pairs per step, or rows while distilling.
+    learning_rate : float
+    schedule : {"cosine", "constant"}
+        ``"cosine"`` warms up over the first steps and falls to 0 at ``max_steps``.
+    optimizer : {"adam", "rmsprop"}
+    weight_decay : float
+        The optimizer's L2 term.
+    balance_weight : float
+        Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
+        cut: see :func:`prcut.numerics.objective.balance_factor`.
+    first_balance : float
+        The weight of the first step, where it is more: the balance falls to ``balance_weight``.
+    n_heads : int
+        Heads that an assigner made for this training has on one body. Those with the highest
+        objective of hard labels, on a held sample, are dropped as training goes, all but one.
+    mass_update_rate : float
+        Weight of the newest batch in the running cluster mass.
+    patience : int, optional
+        Stop when the objective (the cross-entropy, while distilling) averaged over this many steps
+        is no lower than over the same number before them; None never stops early.
+    precision : {"float32", "bfloat16"}
+        Precision of the assigner's matrix products; softmax and loss are float32.
+    checkpoint_every : int
+        Steps between checkpoints, a multiple of 10.
+    seed : int
+    """
 
     max_steps: int = setting(
         600,
@@ -54,7 +95,6 @@ class TrainSettings:
     )
     learning_rate: float = setting(3e-3, "Learning rate.", shown="0.01")
     schedule: Literal["cosine", "constant"] = "cosine"
-    descent: Literal["gradient", "proximal"] = "gradient"
     optimizer: Literal["adam", "rmsprop"] = "adam"
     weight_decay: float = 0.0
     balance_weight: float = 2.0
@@ -63,7 +103,6 @@ class TrainSettings:
     mass_update_rate: float = 0.8
     patience: int | None = 200
     precision: Literal["float32", "bfloat16"] = "float32"
-    n_streams: int = 8
     checkpoint_every: int = setting(
         100,
         "Training steps between checkpoints, a multiple of 10.",
@@ -71,3 +110,95 @@ class TrainSettings:
         panel="Running",
     )
     seed: int = setting(0, "Seed of everything random.", panel="Running", least=0)
+
+    def __post_init__(self) -> None:
+        from prcut.numerics.validation import check_positive_int  # loads torch
+
+        for name in ("max_steps", "batch_size", "checkpoint_every", "n_heads"):
+            check_positive_int(name, getattr(self, name))
+        if self.patience is not None:
+            check_positive_int("patience", self.patience)
+        if not self.learning_rate > 0:
+            raise InvalidInputError(f"learning_rate={self.learning_rate} must be > 0.")
+        for name in ("weight_decay", "balance_weight", "first_balance"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InvalidInputError(f"{name}={getattr(self, name)} must be >= 0.")
+        for name, known in (
+            ("schedule", ("cosine", "constant")),
+            ("optimizer", ("adam", "rmsprop")),
+            ("precision", ("float32", "bfloat16")),
+        ):
+            if getattr(self, name) not in known:
+                raise InvalidInputError(
+                    f"{name}={getattr(self, name)!r} must be {known[0]!r} or {known[1]!r}."
+                )
+        if self.checkpoint_every % RECORD_EVERY:
+            raise InvalidInputError(
+                f"checkpoint_every={self.checkpoint_every} must be a multiple of {RECORD_EVERY}."
+            )
+
+    @classmethod
+    def paper(
+        cls, n_clusters: int, optimizer: Literal["adam", "rmsprop"], seed: int = 0
+    ) -> TrainConfig:
+        """Return the settings of the paper's experiments, whose pairs are ``UniformPairs``.
+
+        The paper's entropy weight of 100 is added to a sum without the definition's ½: 50 here.
+        """
+        from prcut.numerics.objective import balance_factor  # loads torch
+
+        return cls(
+            optimizer=optimizer,
+            max_steps=25_000,
+            batch_size=2048,
+            learning_rate=1e-4,
+            schedule="constant",
+            weight_decay=1e-7,
+            balance_weight=50 / balance_factor(1.0, n_clusters) if n_clusters > 1 else 0.0,
+            patience=None,
+            seed=seed,
+        )
+
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0: a rise, then half a cosine to 0."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        warm = min(1.0, (step + 1) / (_WARM_UP * self.max_steps))
+        fall = 0.5 * (1 + math.cos(math.pi * step / self.max_steps))
+        return self.learning_rate * (warm * fall)
+
+    def n_heads_at(self, step: int) -> int:
+        """Return the heads that are left at a step, counted from 0.
+
+        >>> [TrainConfig(n_heads=16, max_steps=100).n_heads_at(step) for step in (0, 50, 99)]
+        [16, 4, 1]
+        """
+        # they change with a record, which is a mean over the same heads
+        done = (step - step % RECORD_EVERY) / self.max_steps
+        if done < _FEW_HEADS:
+            return self.n_heads
+        return max(1, self.n_heads // 4) if done < _ONE_HEAD else 1
+
+    def balance_weight_at(self, step: int) -> float:
+        """Return the balance weight of a step, counted from 0."""
+        return relax_balance(step / self.max_steps, self.balance_weight, self.first_balance)
+
+
+def halve_walk(done: float, n_steps: int) -> int:
+    """Return the length of the walks, which is halved after every quarter of the steps.
+
+    >>> [halve_walk(done, 8) for done in (0.0, 0.25, 0.5, 0.75)]
+    [8, 4, 2, 1]
+    """
+    return max(1, n_steps >> int(4 * done))
+
+
+def relax_balance(done: float, weight: float, first: float) -> float:
+    """Return the balance weight, which falls from ``first``, if that is more, by equal ratios.
+
+    >>> [round(relax_balance(done, 0.1, 1.6), 2) for done in (0.0, 0.25, 0.5, 1.0)]
+    [1.6, 0.8, 0.4, 0.1]
+    """
+    if not 0 < weight < first:
+        return weight
+    return float(weight * (first / weight) ** (1 - min(1.0, done)))

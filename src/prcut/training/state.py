@@ -1,132 +1,23 @@
-"""Training's configuration, its records, and its state besides the assigner."""
+"""Training's records, and its state besides the assigner."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from prcut.errors import InvalidInputError
-from prcut.numerics.objective import balance_factor
-from prcut.numerics.validation import check_positive_int
 from prcut.training.adam import OPTIMIZERS, Adam
 from prcut.training.assigner.network import Assigner, take_heads
 from prcut.training.loss import RunningClusterMass
-from prcut.training.schedules import cosine, count_heads, relax_balance
-from prcut.training.settings import TrainSettings
+from prcut.training.settings import TrainConfig
 
-# steps between two records of the history; a record holds their mean
-RECORD_EVERY = 10
 # the newest records, all of which are kept; there are never more than twice as many
 _NEWEST = 5000
 # fields of a record that a distillation does not have
 OF_GRAPH = ("cut", "imbalance")
-
-
-@dataclass(frozen=True)
-class TrainConfig(TrainSettings):
-    """How an assigner is trained.
-
-    Parameters
-    ----------
-    max_steps : int
-    batch_size : int
-        Pairs per step, or rows while distilling.
-    learning_rate : float
-    schedule : {"cosine", "constant"}
-        ``"cosine"`` warms up over the first steps and falls to 0 at ``max_steps``.
-    descent : {"gradient", "proximal"}
-        ``"proximal"`` pulls rows out of a wrong cluster they are sure of, which the gradient does
-        not: see :func:`prcut.numerics.proximal.proximal_softmax`.
-    optimizer : {"adam", "rmsprop"}
-    weight_decay : float
-        The optimizer's L2 term.
-    balance_weight : float
-        Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
-        cut: see :func:`prcut.numerics.objective.balance_factor`.
-    first_balance : float
-        The weight of the first step, where it is more: the balance falls to ``balance_weight``.
-    n_heads : int
-        Heads that an assigner made for this training has on one body. Those with the highest
-        objective of hard labels, on a held sample, are dropped as training goes, all but one.
-    mass_update_rate : float
-        Weight of the newest batch in the running cluster mass.
-    patience : int, optional
-        Stop when the objective (the cross-entropy, while distilling) averaged over this many steps
-        is no lower than over the same number before them; None never stops early.
-    precision : {"float32", "bfloat16"}
-        Precision of the assigner's matrix products; softmax and loss are float32.
-    n_streams : int
-        Logical streams a batch is drawn from; they divide it equally.
-    checkpoint_every : int
-        Steps between checkpoints, a multiple of 10.
-    seed : int
-    """
-
-    def __post_init__(self) -> None:
-        for name in ("max_steps", "batch_size", "n_streams", "checkpoint_every", "n_heads"):
-            check_positive_int(name, getattr(self, name))
-        if self.patience is not None:
-            check_positive_int("patience", self.patience)
-        if not self.learning_rate > 0:
-            raise InvalidInputError(f"learning_rate={self.learning_rate} must be > 0.")
-        for name in ("weight_decay", "balance_weight", "first_balance"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InvalidInputError(f"{name}={getattr(self, name)} must be >= 0.")
-        for name, known in (
-            ("schedule", ("cosine", "constant")),
-            ("descent", ("gradient", "proximal")),
-            ("optimizer", tuple(OPTIMIZERS)),
-            ("precision", ("float32", "bfloat16")),
-        ):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name}={getattr(self, name)!r} must be {known[0]!r} or {known[1]!r}."
-                )
-        if self.checkpoint_every % RECORD_EVERY:
-            raise InvalidInputError(
-                f"checkpoint_every={self.checkpoint_every} must be a multiple of {RECORD_EVERY}."
-            )
-
-    @classmethod
-    def paper(
-        cls, n_clusters: int, optimizer: Literal["adam", "rmsprop"], seed: int = 0
-    ) -> TrainConfig:
-        """Return the settings of the paper's experiments, whose pairs are ``UniformPairs``.
-
-        The paper's entropy weight of 100 is added to a sum without the definition's ½: 50 here.
-        """
-        return cls(
-            optimizer=optimizer,
-            max_steps=25_000,
-            batch_size=2048,
-            learning_rate=1e-4,
-            schedule="constant",
-            weight_decay=1e-7,
-            balance_weight=50 / balance_factor(1.0, n_clusters) if n_clusters > 1 else 0.0,
-            patience=None,
-            n_streams=1,
-            seed=seed,
-        )
-
-    def learning_rate_at(self, step: int) -> float:
-        """Return the learning rate of a step, counted from 0."""
-        if self.schedule == "constant":
-            return self.learning_rate
-        return self.learning_rate * cosine(step, self.max_steps)
-
-    def n_heads_at(self, step: int) -> int:
-        """Return the heads that are left at a step, counted from 0."""
-        # they change with a record, which is a mean over the same heads
-        return count_heads((step - step % RECORD_EVERY) / self.max_steps, self.n_heads)
-
-    def balance_weight_at(self, step: int) -> float:
-        """Return the balance weight of a step, counted from 0."""
-        return relax_balance(step / self.max_steps, self.balance_weight, self.first_balance)
 
 
 class Record(NamedTuple):

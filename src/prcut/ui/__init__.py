@@ -10,25 +10,19 @@ from prcut.runtime.lazy import import_lazily
 if TYPE_CHECKING:
     from prcut.ui.plot import ClusterMapDisplay as ClusterMapDisplay
     from prcut.ui.plot import ClusterSizesDisplay as ClusterSizesDisplay
-    from prcut.ui.plot import ConfidenceDisplay as ConfidenceDisplay
     from prcut.ui.plot import ConfusionDisplay as ConfusionDisplay
     from prcut.ui.plot import CutMatrixDisplay as CutMatrixDisplay
-    from prcut.ui.plot import HistoryDisplay as HistoryDisplay
-    from prcut.ui.plot import MovesDisplay as MovesDisplay
     from prcut.ui.report.inspection import Inspection as Inspection
+    from prcut.ui.report.inspection import inspect_run as inspect_run
     from prcut.ui.report.report import write_report as write_report
-    from prcut.ui.report.saved_run import inspect_run as inspect_run
 
 _HOME = {
     "ClusterMapDisplay": "plot",
     "ClusterSizesDisplay": "plot",
-    "ConfidenceDisplay": "plot",
     "ConfusionDisplay": "plot",
     "CutMatrixDisplay": "plot",
-    "HistoryDisplay": "plot",
     "Inspection": "report.inspection",
-    "MovesDisplay": "plot",
-    "inspect_run": "report.saved_run",
+    "inspect_run": "report.inspection",
     "write_report": "report.report",
 }
 

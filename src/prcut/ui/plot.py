@@ -1,41 +1,60 @@
-"""Pictures of a clustering, in the style of scikit-learn's displays.
+"""Displays of a clustering, in the style of scikit-learn's.
 
-Every display is made by ``from_estimator`` or ``from_predictions`` (or from its own figures) and
-drawn by ``plot(ax=None)``, which sets ``ax_`` and ``figure_`` for further changes.
-Colours come from matplotlib's settings, except those of :mod:`prcut.ui.colors`.
+Make a display with ``from_estimator`` or ``from_predictions``, or from its own arrays, and draw it
+with ``plot(ax=None)``, which sets ``ax_`` and ``figure_``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prcut.errors import InvalidInputError
-from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.numerics.cuts import cluster_links
-from prcut.numerics.matching import count_shared
-from prcut.ui.colors import cluster_colors
-from prcut.ui.matrix import MOST_TICKS, draw_matched, draw_matrix, percent_of_rows
-from prcut.ui.report.inspection import Inspectable
-from prcut.ui.report.projection import learn_projection
+from prcut.numerics.matching import count_shared, match_counts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# rows drawn on a map; more would only cover one another
+    from prcut.ui.report.inspection import Inspectable
+
+# rows drawn on a map: more only cover one another
 MOST_DRAWN = 200_000
-# rows that the map of rows without an estimator is learned from
-_SAMPLE_ROWS = 6000
-# with more clusters, numbers and bars of single ones are too small to read
+# with more clusters, single bars and numbers are too small to read
 _MOST_NAMED = 40
-# red, green and blue of rows with a label of −1
+# red, green and blue of rows with label −1
 _NO_CLUSTER = 0.75, 0.75, 0.75
+# lines or columns of a matrix that are labelled
+_MOST_TICKS = 25
+# longer class names leave no room for the picture
+_NAME_LENGTH = 24
+# pixels on each side of a matrix: larger tables are pooled
+_MATRIX_PIXELS = 360
+# multiples of it modulo 1 are evenly spread, however many there are
+_GOLDEN_RATIO = 0.6180339887
+# saturation and value: all hues stay readable on white and on black
+_TONES = np.array([[0.75, 0.82], [0.45, 0.80], [0.60, 0.66]])
+
+
+def cluster_colors(n_clusters: int) -> np.ndarray:
+    """Choose colours of clusters, float, shape (n_clusters, 3): red, green, blue from 0 to 1.
+
+    Up to ten clusters have matplotlib's colours; more have evenly spread hues in three tones.
+    """
+    import matplotlib  # not at the top: it takes longer to load than most commands
+    from matplotlib.colors import hsv_to_rgb
+
+    ten = np.array(matplotlib.color_sequences["tab10"])
+    if n_clusters <= len(ten):
+        return ten[:n_clusters]
+    number = np.arange(n_clusters)
+    hue = (0.55 + number * _GOLDEN_RATIO) % 1
+    return np.asarray(hsv_to_rgb(np.column_stack([hue, _TONES[number % len(_TONES)]])))
 
 
 class _Display:
-    """Base of the displays: each draws what it holds on axes."""
+    """Base of the displays: each draws its arrays on axes."""
 
     _size = (4.8, 3.2)
     ax_: Any
@@ -57,12 +76,8 @@ class _Display:
         raise NotImplementedError
 
 
-class _MatrixDisplay(_Display):
-    _size = (4.8, 4.3)
-
-
 class ClusterMapDisplay(_Display):
-    """Map of the rows, coloured by cluster, grey for −1; of very many rows a sample is drawn.
+    """Map of the rows, coloured by cluster, grey for −1; large data are sampled.
 
     Parameters
     ----------
@@ -71,7 +86,7 @@ class ClusterMapDisplay(_Display):
     n_clusters : int, optional
         By default the largest label + 1.
     names : sequence of str, optional
-        What is written on the clusters, by default their numbers, if there are at most 40.
+        Names written on the clusters, by default their numbers, if there are at most 40.
     """
 
     _size = (5.2, 5.2)
@@ -101,14 +116,6 @@ class ClusterMapDisplay(_Display):
         found = estimator.inspect(X, only="map", seed=seed)
         return cls(found.coords, found.labels, found.n_clusters).plot(ax)
 
-    @classmethod
-    def from_predictions(cls, X: Any, labels: np.ndarray, *, seed: int = 0, ax: Any = None) -> Self:
-        """Draw the rows of X as they are, with any labels."""
-        rows, rng = np.asarray(X, np.float32), np.random.default_rng([seed, 2])
-        chosen = np.sort(rng.choice(len(rows), min(len(rows), _SAMPLE_ROWS), replace=False))
-        projection = learn_projection(rows[chosen], seed=seed)
-        return cls(projection.place(projection.reduce(rows), rng), labels).plot(ax)
-
     def _draw(self, ax: Any) -> None:
         # in random order, so that no cluster covers the others
         drawn = np.random.default_rng(0).permutation(len(self.labels))[:MOST_DRAWN]
@@ -134,15 +141,21 @@ class ClusterMapDisplay(_Display):
         inside = self.coords[self.labels == number]
         # the row nearest to the median: the median itself may lie in another cluster
         middle = inside[np.abs(inside - np.median(inside, 0)).sum(1).argmin()]
-        halo = withStroke(linewidth=2.5, foreground=rcParams["axes.facecolor"])
-        text = str(number) if self.names is None else self.names[number]
-        style: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "path_effects": [halo]}
-        drawn = ax.text(*middle, text, ha="center", va="center", clip_on=True, **style)
+        drawn = ax.text(
+            *middle,
+            str(number) if self.names is None else self.names[number],
+            ha="center",
+            va="center",
+            clip_on=True,
+            fontsize=9,
+            fontweight="bold",
+            path_effects=[withStroke(linewidth=2.5, foreground=rcParams["axes.facecolor"])],
+        )
         drawn.set_in_layout(False)  # maps of the same rows have the same size
 
 
 class ClusterSizesDisplay(_Display):
-    """Rows per cluster: bars, or sorted sizes where clusters are many. Dashed: the mean."""
+    """Rows per cluster: bars, or a curve of sorted sizes for many clusters. Dashed: the mean."""
 
     def __init__(self, sizes: np.ndarray) -> None:
         self.sizes = np.asarray(sizes)
@@ -154,11 +167,13 @@ class ClusterSizesDisplay(_Display):
 
     @classmethod
     def from_predictions(cls, labels: np.ndarray, n_clusters: int = 0, *, ax: Any = None) -> Self:
-        """Count labels from 0; rows of −1 are in no cluster."""
+        """Count labels from 0; −1 is no cluster."""
         labels = np.asarray(labels)
         return cls(np.bincount(labels[labels >= 0], minlength=n_clusters)).plot(ax)
 
     def _draw(self, ax: Any) -> None:
+        from matplotlib import rcParams
+
         n_clusters = len(self.sizes)
         numbers = range(n_clusters)
         if n_clusters <= _MOST_NAMED:
@@ -169,106 +184,13 @@ class ClusterSizesDisplay(_Display):
             ax.fill_between(numbers, np.sort(self.sizes)[::-1], color="tab:blue", step="post", lw=0)
             ax.set_xlabel("clusters, largest first")
             ax.margins(x=0)
-        from matplotlib import rcParams
-
         color = rcParams["text.color"]
-        ax.axhline(self.sizes.mean(), color=color, lw=0.8, ls=(0, (4, 3)), alpha=0.7)
+        ax.axhline(self.sizes.mean(), color=color, lw=0.8, ls="--", alpha=0.7)
         ax.set_ylabel("rows")
         ax.yaxis.set_major_formatter("{x:,.0f}")
 
 
-class HistoryDisplay(_Display):
-    """Training: the objective, its cut, and the confidence, over the steps."""
-
-    def __init__(self, history: Mapping[str, np.ndarray]) -> None:
-        self.history = history
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw ``history_`` of a fitted PRCut, whose assigner is distilled first."""
-        getattr(estimator, "assigner_", None)  # asking for it distils
-        return cls(estimator.history_).plot(ax)
-
-    def _draw(self, ax: Any) -> None:
-        right = ax.twinx()
-        curves = (("objective", ax, "blue"), ("cut", ax, "orange"), ("confidence", right, "green"))
-        step, lines = self.history["step"], []
-        for name, axes, color in (curve for curve in curves if curve[0] in self.history):
-            lines += axes.plot(step, self.history[name], color=f"tab:{color}", lw=1.4, label=name)
-        loss = "objective, cut" if "cut" in self.history else "objective (cross-entropy)"
-        ax.set(xlabel="step", ylabel=loss, ylim=(0, None))
-        right.set(ylabel="confidence", ylim=(0, 1.02))
-        where: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3}
-        ax.legend(handles=lines, frameon=False, fontsize=8, handlelength=1.4, **where)
-        right.spines[["top", "left"]].set_visible(False)
-
-
-class ConfidenceDisplay(_Display):
-    """Histogram of the probability that rows have in their own cluster."""
-
-    def __init__(self, confidence: np.ndarray) -> None:
-        self.confidence = np.asarray(confidence)
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, *, ax: Any = None) -> Self:
-        """Draw the confidence of a fitted PRCut in the rows of X."""
-        return cls.from_predictions(estimator.predict_proba(X), ax=ax)
-
-    @classmethod
-    def from_predictions(cls, probs: np.ndarray, *, ax: Any = None) -> Self:
-        """Draw probabilities, shape (n_samples, n_clusters), or the largest of each row."""
-        probs = np.asarray(probs)
-        return cls(probs if probs.ndim == 1 else probs.max(1)).plot(ax)
-
-    def _draw(self, ax: Any) -> None:
-        weights = np.full(len(self.confidence), 100 / max(1, len(self.confidence)))
-        ax.hist(self.confidence, np.linspace(0, 1, 41), weights=weights, color="tab:blue")
-        ax.set(xlim=(0, 1), xlabel="probability of the row's cluster", ylabel="% of the rows")
-
-
-class AgreementDisplay(_Display):
-    """How well independent searches agree on each number of clusters, and which was chosen.
-
-    Parameters
-    ----------
-    tried : integer array, shape (n_tried,)
-        Numbers of clusters.
-    agreement : array, shape (n_tried,)
-        Mean adjusted Rand index of the searches: :class:`prcut.search.count.ClusterCount`.
-    n_clusters : int
-        The number that was chosen.
-    """
-
-    def __init__(self, tried: np.ndarray, agreement: np.ndarray, n_clusters: int) -> None:
-        self.tried, self.agreement = np.asarray(tried), np.asarray(agreement)
-        self.n_clusters = n_clusters
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw what ``fit`` found with ``n_clusters="auto"``."""
-        count = getattr(estimator, "cluster_count_", None)
-        if count is None:
-            raise InvalidInputError(
-                "nothing was counted: n_clusters was given, or the model was loaded; fit it with "
-                "n_clusters='auto'."
-            )
-        return cls(count.tried, count.agreement, count.n_clusters).plot(ax)
-
-    def _draw(self, ax: Any) -> None:
-        from matplotlib.ticker import LogLocator, NullLocator
-
-        ax.plot(self.tried, self.agreement, ".-", color="tab:blue", lw=1.2)
-        ax.axvline(self.n_clusters, color="tab:orange", ls="--", lw=1)
-        chosen = f"{self.n_clusters} chosen" if self.n_clusters > 1 else "no clusters"
-        where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        ax.annotate(chosen, (self.n_clusters, 1), (4, -2), va="top", fontsize=8, **where)
-        ax.set(xscale="log", ylim=(0, 1.05), xlabel="clusters", ylabel="agreement of searches")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_locator(NullLocator())
-
-
-class CutMatrixDisplay(_MatrixDisplay):
+class CutMatrixDisplay(_Display):
     """Percentage of every cluster's weight (a row) that goes to each other cluster (a column).
 
     Parameters
@@ -277,6 +199,8 @@ class CutMatrixDisplay(_MatrixDisplay):
         Weight between clusters, and inside them on the diagonal:
         :func:`prcut.numerics.cuts.cluster_links`.
     """
+
+    _size = (4.8, 4.3)
 
     def __init__(self, links: np.ndarray) -> None:
         self.links = np.asarray(links, float)
@@ -289,29 +213,15 @@ class CutMatrixDisplay(_MatrixDisplay):
             raise InvalidInputError(f"n_clusters={found.n_clusters} is too large for a matrix.")
         return cls(found.links).plot(ax)
 
-    @classmethod
-    def from_predictions(
-        cls,
-        graph: SimilarityGraph,
-        labels: np.ndarray,
-        n_clusters: int | None = None,
-        *,
-        ax: Any = None,
-    ) -> Self:
-        """Draw any labels on a graph."""
-        import torch
-
-        links = cluster_links(graph.weight, torch.as_tensor(labels), n_clusters)
-        return cls(links.numpy()).plot(ax)
-
     def _draw(self, ax: Any) -> None:
-        percent = percent_of_rows(self.links)
+        percent = _percent_of_rows(self.links)
         np.fill_diagonal(percent, np.nan)  # the weight inside would outshine the rest
-        draw_matrix(ax, percent, "tab:blue", "% of the cluster's weight")
+        numbers = [str(number) for number in range(len(percent))]
+        _draw_matrix(ax, percent, "tab:blue", "% of the cluster's weight", numbers, numbers)
         ax.set(xlabel="to cluster", ylabel="from cluster")
 
 
-class ConfusionDisplay(_MatrixDisplay):
+class ConfusionDisplay(_Display):
     """Classes against clusters, ordered so that matched ones are on the diagonal.
 
     Parameters
@@ -321,6 +231,8 @@ class ConfusionDisplay(_MatrixDisplay):
     names : sequence of str, optional
         Names of the classes.
     """
+
+    _size = (4.8, 4.3)
 
     def __init__(self, shared: np.ndarray, names: Sequence[str] | None = None) -> None:
         self.shared = np.asarray(shared)
@@ -333,46 +245,59 @@ class ConfusionDisplay(_MatrixDisplay):
 
     @classmethod
     def from_predictions(cls, y: Any, labels: np.ndarray, *, ax: Any = None) -> Self:
-        """Compare classes, numbers or names, with clusters from 0; −1 is in no cluster."""
+        """Compare classes, numbers or names, with clusters from 0; −1 is no cluster."""
         names, codes = np.unique(np.asarray(y), return_inverse=True)
         labels = np.asarray(labels)
         shared = count_shared(codes.reshape(-1), labels, len(names), int(labels.max()) + 1)
         return cls(shared, [str(name) for name in names]).plot(ax)
 
     def _draw(self, ax: Any) -> None:
-        names = self.names if len(self.names) <= MOST_TICKS else None
-        draw_matched(ax, self.shared, "tab:green", "% of the class", names)
-        ax.set_xlabel("cluster")
-        if names is None:
-            ax.set_ylabel(f"{len(self.names)} classes")
+        classes, clusters = match_counts(self.shared)
+        # clusters in the order of the classes they match, then the others, largest first
+        rest = np.setdiff1d(np.arange(self.shared.shape[1]), clusters)
+        by_size = np.argsort(-self.shared[:, rest].sum(0), kind="stable")
+        order = np.concatenate([clusters[np.argsort(classes)], rest[by_size]])
+        percent = _percent_of_rows(self.shared[:, order])
+        short = [
+            name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1].rstrip()}…"
+            for name in self.names
+        ]
+        _draw_matrix(ax, percent, "tab:green", "% of the class", short, [*map(str, order)])
+        ax.set(xlabel="cluster", ylabel="class")
 
 
-class MovesDisplay(_MatrixDisplay):
-    """Rows that moved between two clusterings, ordered so that matches are on the diagonal.
+def _percent_of_rows(table: np.ndarray) -> Any:
+    """Divide every row by its sum, in percent; a row of zeros stays zero."""
+    total = table.sum(1, keepdims=True)
+    return np.divide(100 * table, total, out=np.zeros(table.shape), where=total > 0)
 
-    Parameters
-    ----------
-    shared : integer array, shape (n_clusters of the first, n_clusters of the second)
-    names : pair of str
-        Names of the two clusterings.
-    """
 
-    def __init__(self, shared: np.ndarray, names: tuple[str, str] = ("first", "second")) -> None:
-        self.shared, self.names = np.asarray(shared), names
+def _draw_matrix(
+    ax: Any, values: np.ndarray, color: str, label: str, lines: list[str], columns: list[str]
+) -> None:
+    """Draw a table as a picture, with the names of its lines and columns if they are few."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    @classmethod
-    def from_estimators(cls, first: Any, second: Any, X: Any, *, ax: Any = None) -> Self:
-        """Compare what two fitted estimators predict for the rows of X."""
-        return cls.from_predictions(first.predict(X), second.predict(X), ax=ax)
-
-    @classmethod
-    def from_predictions(cls, first: np.ndarray, second: np.ndarray, *, ax: Any = None) -> Self:
-        """Compare two sets of labels from 0 of the same rows; −1 is in no cluster."""
-        first, second = np.asarray(first), np.asarray(second)
-        sizes = int(first.max()) + 1, int(second.max()) + 1
-        return cls(count_shared(first, second, *sizes)).plot(ax)
-
-    def _draw(self, ax: Any) -> None:
-        draw_matched(ax, self.shared, "tab:purple", f"% of the cluster of {self.names[0]}")
-        ax.set_xlabel(f"cluster of {self.names[1]}", parse_math=False)
-        ax.set_ylabel(f"cluster of {self.names[0]}", parse_math=False)
+    for axis, length in enumerate(values.shape):
+        if length > _MATRIX_PIXELS:  # the maximum of each pool, so that no peak is lost
+            starts = np.linspace(0, length, _MATRIX_PIXELS, endpoint=False).astype(int)
+            values = np.fmax.reduceat(values, starts, axis=axis)
+    picture = ax.imshow(
+        values,
+        # zero is nearly transparent, which suits any background
+        cmap=LinearSegmentedColormap.from_list("fading", [to_rgba(color, 0.04), to_rgba(color)]),
+        vmin=0,
+        aspect="equal" if max(values.shape) <= 2 * min(values.shape) else "auto",
+        extent=(-0.5, len(columns) - 0.5, len(lines) - 0.5, -0.5),
+        interpolation="none",
+    )
+    bar = ax.figure.colorbar(picture, ax=ax, shrink=0.8, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.set_label(label)
+    # positions of many are no numbers of clusters, so they have no ticks
+    n_lines = len(lines) if len(lines) <= _MOST_TICKS else 0
+    n_columns = len(columns) if len(columns) <= _MOST_TICKS else 0
+    ax.set_yticks(range(n_lines), lines[:n_lines], fontsize=8, parse_math=False)
+    ax.set_xticks(range(n_columns), columns[:n_columns], fontsize=8)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-    from prcut.pipeline.config import FitConfig
+    from prcut.fit.config import FitConfig
 
 # seconds between two lines of a log, and between two updates of the bars in a notebook
 _LOG_EVERY, _NOTEBOOK_EVERY = 10.0, 0.2

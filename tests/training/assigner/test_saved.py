@@ -210,10 +210,12 @@ def test_killed_while_it_saves_again(
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="absent does not exist; pass a folder that save"):
+    with pytest.raises(
+        InvalidInputError, match=r"absent holds no finished model .*; pass a folder that"
+    ):
         load_model(tmp_path / "absent")
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInputError, match="file is a file, expected a folder"):
+    with pytest.raises(InvalidInputError, match="file holds no finished model"):
         load_model(tmp_path / "file")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInputError, match="empty holds no finished model"):
@@ -244,7 +246,7 @@ def put_tensors(path: Path, content: bytes) -> None:
     forge(path, "files", "model.safetensors", value=record)
 
 
-@pytest.mark.parametrize("value", [2, 10**30])
+@pytest.mark.parametrize("value", [2, 10**6])
 def test_later_formats_are_refused(tmp_path: Path, value: int) -> None:
     saved(tmp_path)
     forge(tmp_path, "format", value=value)
@@ -256,14 +258,14 @@ def test_later_formats_are_refused(tmp_path: Path, value: int) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["format"], True, "has format=True"),
-        (["assigner"], ..., "lacks the object 'assigner'"),
-        (["files"], {}, r"lists the files \[\], expected \['model.safetensors'\]"),
-        (["files", "../../outside"], {"size": 1}, r"lists the files .*outside"),
-        (["assigner", "kind"], "pickle", r"has assigner kind 'pickle', expected 'assigner'"),
-        (["assigner", "n_features"], ..., "describes the assigner by"),
-        (["assigner", "n_features"], -6, "has n_features=-6, expected whole numbers >= 1"),
-        (["assigner", "hidden"], [5, 0], r"has hidden=\[5, 0\]"),
+        (["format"], True, "is altered or forged: True is not a whole number"),
+        (["assigner"], ..., "lacks 'assigner'"),
+        (["files"], {}, r".* lists the files \[\], expected \['model.safetensors'\]"),
+        (["files", "../../outside"], {"size": 1}, r".* lists the files .*outside"),
+        (["assigner", "kind"], "pickle", r".* describes the assigner by .*'pickle'"),
+        (["assigner", "n_features"], ..., ".* describes the assigner by"),
+        (["assigner", "n_features"], -6, ".* -6 is not a whole number >= 1"),
+        (["assigner", "hidden"], [5, 0], ".* 0 is not a whole number >= 1"),
     ],
 )
 def test_forged_config_is_refused(
@@ -299,7 +301,7 @@ def test_declared_sizes_take_no_memory(tmp_path: Path, sizes: dict[str, Any]) ->
 
     with (
         SmallTensorsOnly(),
-        pytest.raises(CorruptFileError, match=r"model\.safetensors does not fit config\.json"),
+        pytest.raises(CorruptFileError, match=r"model\.safetensors is altered or forged"),
     ):
         load_model(tmp_path)
 
@@ -307,7 +309,7 @@ def test_declared_sizes_take_no_memory(tmp_path: Path, sizes: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"head.bias": None}, r'Missing key\(s\) in state_dict: "head\.bias"\. Save or download'),
+        ({"head.bias": None}, r'Missing key\(s\) in state_dict: "head\.bias"'),
         ({"head.bias": torch.ones(3, 1)}, r"size mismatch for head\.bias: .*\[3, 1\].*\[3\]"),
         ({"head.bias": torch.ones(3).double()}, "dtypes are torch.float32, torch.float64"),
     ],

@@ -57,19 +57,14 @@ def test_fit_and_assign_from_end_to_end(
     assert "3 of 3 files were already written" in capsys.readouterr().err
 
 
-def test_graph_info_and_export(
+def test_info_and_export(
     data: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = f"{data}/rows.npy"
-    assert main(["graph", rows, "--out", f"{tmp_path}/graph", "--neighbors", "5"]) == 0
-    assert main(["graph", rows, "--out", f"{tmp_path}/blocks", "--memory", "1K"]) == 0
-    assert capsys.readouterr().out == f"graph={tmp_path}/graph\nblocks={tmp_path}/blocks\n"
     for path, expected in (
         (rows, r"kind +data\nrows +1,500\nfeatures +8\n"),
         (f"{data}/parts", r"kind +data\n(.*\n)+column +e\nfiles +3\n"),
-        (f"{tmp_path}/graph", r"kind +graph\nsamples +1,500\n"),
-        (f"{tmp_path}/blocks", r"kind +blocks\nrows +1,500\n"),
-        (f"{run}", r"kind +run\nstate +finished\n(.*\n)+stage start 1 +step 50 of at most 50\n"),
+        (f"{run}", r"kind +run\nstate +finished\n(.*\n)+stage train +done\n"),
         (f"{run}/model", r"kind +model\nfeatures +8\nclusters +4\nhidden +256\n"),
         (f"{run}/labels", r"kind +labels\nstate +finished\nrows +1,500\n"),
     ):

@@ -1,16 +1,15 @@
 """``prcut embed``, and ``prcut fit`` of texts: one command from a file to clusters."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from prcut.pipeline.encoders.base import Encoder
-from prcut.pipeline.encoders.load import LOADERS
+from prcut.curate.embed import LOADERS, Encoder
 from prcut.ui.cli.commands import main
 
 WORDS = "cat", "tree", "stone"
@@ -25,15 +24,15 @@ def encode(texts: list[str]) -> Tensor:
 
 @pytest.fixture
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """A JSONL file in the current folder, and an encoder ``words:x``."""
-    load = (("texts",), lambda *_: Encoder(nn.Module(), encode, "words 1", ""))
+    """A Parquet file in the current folder, and an encoder ``words:x``."""
+    load = (("texts",), lambda *_: Encoder(encode, "words 1"))
     monkeypatch.setitem(LOADERS, "words", load)
     monkeypatch.chdir(tmp_path)
     rows = [
         {"key": f"k{number}", "body": f"{'x' * (number % 11)} a {WORDS[number % 3]} <b>{number}"}
         for number in range(90)
     ]
-    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), "texts.parquet")
     return rows
 
 
@@ -47,7 +46,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
 def test_fit_of_texts_embeds_them_first(
     texts: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["fit", "texts.jsonl", "--text-column", "body", "--id-column", "key"]
+    command = ["fit", "texts.parquet", "--column", "body", "--id-column", "key"]
     command += ["--model", "words:x", "-k", "3", "--neighbors", "8", "--out", "run"]
     found = run(capsys, *command)
     assert (found["rows"], found["used_clusters"]) == ("90", "3")
@@ -62,3 +61,13 @@ def test_fit_of_texts_embeds_them_first(
     assert "&lt;b&gt;" in page
     found = run(capsys, "export", "run", "--centroids", "centroids.parquet")
     assert found == {"centroids": "centroids.parquet", "clusters": "3"}
+
+
+@pytest.mark.usefixtures("texts")
+def test_vectors_are_written_once(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["embed", "texts.parquet", "--column", "body", "--model", "words:x"]
+    for _ in range(2):
+        found = run(capsys, *command, "--out", "vectors.parquet")
+        assert found == {"embeddings": "vectors.parquet", "rows": "90", "features": "5"}
+    assert main([*command, "--out", "vectors.txt"]) == 2
+    assert "must end in .parquet or .npy" in capsys.readouterr().err

@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 import typer
 
+from prcut.fit.config import FitConfig
 from prcut.graph.build import Similarity
 from prcut.graph.neighbors import Metric
-from prcut.pipeline.config import FitConfig
 from prcut.training.state import TrainConfig
 from prcut.ui.cli.commands import app
 from prcut.ui.cli.options import SETTINGS

@@ -15,7 +15,7 @@ def test_what_nobody_expected_is_one_line_unless_debugging(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr("prcut.pipeline.run.fit_run", fail)
+    monkeypatch.setattr("prcut.runs.run.fit_run", fail)
     monkeypatch.delenv("PRCUT_DEBUG", raising=False)
     command = ["fit", f"{data}/rows.npy", "-k", "2", "-o", f"{tmp_path}/run", "--quiet"]
     assert main(command) == 1
@@ -57,7 +57,7 @@ def test_an_error_says_what_is_full_and_how_to_resume(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("prcut.pipeline.run.fit_run", fail)
+    monkeypatch.setattr("prcut.runs.run.fit_run", fail)
     assert main(["fit", f"{data}/rows.npy", "-k", "2", "-o", f"{tmp_path}/run", "--quiet"]) == 4
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: free some space or memory, then resume with: prcut fit")

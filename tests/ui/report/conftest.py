@@ -6,10 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
 
-from prcut.pipeline.config import FitConfig
-from prcut.pipeline.run import fit_run
-from prcut.ui.report.inspection import Inspection
-from prcut.ui.report.saved_run import inspect_run
+from prcut.fit.config import FitConfig
+from prcut.runs.run import fit_run
+from prcut.ui.report.inspection import Inspection, inspect_run
 from report_samples import EVIL
 
 SMALL = {"max_steps": 40, "n_init": 1, "n_neighbors": 8}
@@ -17,7 +16,7 @@ SMALL = {"max_steps": 40, "n_init": 1, "n_neighbors": 8}
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs on 300 rows of Parquet, of which every text is an attack."""
+    """A run on 300 rows of Parquet, of which every text is an attack."""
     where = tmp_path_factory.mktemp("report")
     rows, classes = make_blobs(300, 4, centers=3, cluster_std=1.5, random_state=0)
     table = pa.table(
@@ -30,7 +29,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table, where / "rows.parquet")
     data = str(where / "rows.parquet")
     fit_run(data, where / "run", FitConfig.of("default", 3, **SMALL), device="cpu")
-    fit_run(data, where / "other", FitConfig.of("default", 4, **SMALL), device="cpu")
     return where
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from benchmarks._browser import PATIENCE, Explorer, browse, explore, find_chromium
 
-from prcut.ui.report.explorer import choose_contents, choose_points, collect_points
+from prcut.ui.report.explorer import choose_points, collect_points
 from prcut.ui.report.inspection import Inspection
-from prcut.ui.report.parts import RowContents
 from prcut.ui.report.report import write_report
+from prcut.ui.report.row_contents import RowContents
 from report_samples import EVEN, EVIL, check_self_contained, made_up
 
 pytest.importorskip("matplotlib")
@@ -34,7 +34,7 @@ def spread(n_rows: int = 400, n_clusters: int = 4, **options: Any) -> Inspection
 def collect(found: Inspection, texts: list[str] | None = None, **options: Any) -> Any:
     points = choose_points(found, found.examples(4))
     contents = RowContents(found.source, texts)
-    known = contents.read(choose_contents(found, points, contents))
+    known = contents.read(found.rows[points[: contents.n_readable]])
     names = options.pop("names", [""] * found.n_clusters)
     return points, collect_points(found, points, known, names, **options)
 
@@ -71,7 +71,7 @@ def test_readers_hover_search_and_select(tmp_path: Path) -> None:
         pytest.skip("no Chromium, or no playwright")
     names = [f"{EVIL} name {c}" for c in range(4)]
     texts = [f"{EVIL} {'apple' if i % 3 else 'pear'} {i}" for i in range(400)]
-    found = spread(inside=np.ones(400), layers=(np.array([0, 0, 1, 1]),))
+    found = spread(inside=np.ones(400))
     write_report(found, tmp_path / "page.html", texts=texts, names=names)
     check_self_contained((tmp_path / "page.html").read_text("utf-8"))
     said: list[str] = []
@@ -83,7 +83,6 @@ def test_readers_hover_search_and_select(tmp_path: Path) -> None:
         page.on("request", lambda request: said.append(request.url))
         page.goto((tmp_path / "page.html").as_uri())
         said.clear()  # the page itself
-        page.locator("#explore-layer").select_option("0")
         assert explore(page, "pear", 4) == []
         used = Explorer(page)
         page.locator("#explore-back").click()

@@ -1,4 +1,4 @@
-"""Figures derived from an inspection: examples, merges, scores."""
+"""Figures derived from an inspection: sizes, confidence, links, scores."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ def test_figures_follow_from_labels_and_links() -> None:
     np.testing.assert_allclose(found.mean_confidence, [0.7, 0.8, np.nan])
     np.testing.assert_allclose(found.link_fractions, [[0.75, 0.25, 0], [1, 0, 0], [0, 0, 0]])
     assert found.better_than_chance == pytest.approx(0.75)
-    assert found.merges is None  # a cluster is empty
     without = made_up(EVEN, 4)
     assert without.link_fractions is None
     assert without.better_than_chance is None

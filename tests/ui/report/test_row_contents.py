@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from prcut.errors import InvalidInputError
-from prcut.runtime.parquet_source import ParquetSource
+from prcut.runtime.parquet import ParquetSource
 from prcut.runtime.sources import ArraySource, open_source
 from prcut.ui.report.row_contents import read_images, read_labels, read_texts
 

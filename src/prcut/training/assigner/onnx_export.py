@@ -15,27 +15,23 @@ from torch import Tensor, nn
 
 import prcut
 from prcut.errors import InvalidInputError, PRCutError
-from prcut.runtime.folder import Folder, locate
+from prcut.runtime.folder import Folder
 from prcut.training.assigner.network import Assigner
 
-# the first version in which Softmax and ArgMax are defined as they are used here
-_OLDEST_OPSET = 13
 # read by runtimes since 2022
-_DEFAULT_OPSET = 17
-# protobuf holds no more in one message
+_OPSET = 17
+# one protobuf message holds no more
 _MAX_BYTES = 2**31 - 1
 # an upper bound for everything but the weights
 _GRAPH_BYTES = 2**20
 
 
-def export_onnx(path: str | Path, assigner: Assigner, *, opset: int | None = None) -> None:
+def export_onnx(path: str | Path, assigner: Assigner) -> None:
     """Write an assigner as an ONNX file, complete or not at all.
 
-    Its input is ``features``, float32 of shape (batch, n_features) with any batch; its outputs are
-    ``probs``, float32 of shape (batch, n_clusters), and ``labels``, int64 of shape (batch,), the
-    first largest of them. Weights are inside the file, as float32, with origin, scale and weight
-    normalisation applied to them. The file's metadata says who made it, and has the names and the
-    numbers above.
+    Its input is ``features``, float32 (batch, n_features); its outputs are ``probs``, float32
+    (batch, n_clusters), and ``labels``, int64 (batch,), the first largest of them. Weights are
+    float32, with origin and scale of the rows applied to them.
 
     With onnxruntime, a separate package::
 
@@ -45,10 +41,7 @@ def export_onnx(path: str | Path, assigner: Assigner, *, opset: int | None = Non
     """
     # a subclass may compute something else from the same layers
     if type(assigner) is not Assigner:
-        raise InvalidInputError(
-            f"assigner is of type {type(assigner).__name__}, expected Assigner; pass the one "
-            "inside a wrapper, or those of a hierarchy one by one."
-        )
+        raise InvalidInputError(f"assigner is a {type(assigner).__name__}, expected Assigner.")
     # buffers too: they are as wide as the features
     n_bytes = _GRAPH_BYTES + 4 * sum(value.numel() for value in assigner.state_dict().values())
     if n_bytes > _MAX_BYTES:
@@ -57,36 +50,16 @@ def export_onnx(path: str | Path, assigner: Assigner, *, opset: int | None = Non
             "use save_model instead."
         )
     try:
-        import onnx
+        import onnx  # noqa: F401
     except ImportError as error:
         raise PRCutError("exporting to ONNX needs onnx; pip install 'prcut[onnx]'.") from error
-    newest = onnx.defs.onnx_opset_version()
-    opset = _DEFAULT_OPSET if opset is None else opset
-    if type(opset) is not int or not _OLDEST_OPSET <= opset <= newest:
-        raise InvalidInputError(
-            f"opset={opset!r} must be a whole number from {_OLDEST_OPSET} to {newest}, the newest "
-            f"that onnx {onnx.__version__} knows."
-        )
-    folder, name = _target(path)
     with torch.no_grad():
-        content: bytes = _model(assigner, opset).SerializeToString()
-    folder.write_bytes(name, iter([content]))
+        content: bytes = _model(assigner).SerializeToString()
+    home, _, name = str(path).rpartition("/")
+    Folder(home or ".").write_bytes(name, iter([content]))
 
 
-def _target(path: str | Path) -> tuple[Folder, str]:
-    """Return the folder and the name of the file to write."""
-    from pyarrow import fs
-
-    filesystem, full = locate(path)
-    if filesystem.get_file_info(full).type == fs.FileType.Directory:
-        raise InvalidInputError(f"{path} is a folder; pass a file in it, such as model.onnx.")
-    whole = Path(full)
-    if whole.name.startswith("."):
-        raise InvalidInputError(f"{path} is a hidden file; pass a name such as model.onnx.")
-    return Folder(whole.parent.as_posix(), filesystem), whole.name
-
-
-def _model(assigner: Assigner, opset: int) -> Any:
+def _model(assigner: Assigner) -> Any:
     """Build the ONNX model: layers, softmax, argmax."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -101,9 +74,13 @@ def _model(assigner: Assigner, opset: int) -> Any:
         nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
 
+    def describe(name: str, dtype: int, *width: int) -> Any:
+        return helper.make_tensor_value_info(name, dtype, ["batch", *width])
+
     if assigner.hidden:  # runtimes warn about unused constants
-        numbers = {"half": 0.5, "one": 1.0, "root_2": math.sqrt(2)}
-        half, one, root = (constant(name, torch.tensor(value)) for name, value in numbers.items())
+        half = constant("half", torch.tensor(0.5))
+        one = constant("one", torch.tensor(1.0))
+        root = constant("root_2", torch.tensor(math.sqrt(2)))
     rows = "features"
     for number, layer in enumerate([*assigner.body, assigner.head]):
         if isinstance(layer, nn.Linear):
@@ -120,15 +97,15 @@ def _model(assigner: Assigner, opset: int) -> Any:
     graph = helper.make_graph(
         nodes,
         "prcut",
-        [_tensor("features", TensorProto.FLOAT, assigner.n_features)],
+        [describe("features", TensorProto.FLOAT, assigner.n_features)],
         [
-            _tensor("probs", TensorProto.FLOAT, assigner.n_clusters),
-            _tensor("labels", TensorProto.INT64),
+            describe("probs", TensorProto.FLOAT, assigner.n_clusters),
+            describe("labels", TensorProto.INT64),
         ],
         initializer=weights,
     )
-    operators = helper.make_opsetid("", opset)
-    model = helper.make_model(
+    operators = helper.make_opsetid("", _OPSET)
+    return helper.make_model(
         graph,
         opset_imports=[operators],
         # the newest would exclude runtimes that know the operators
@@ -137,22 +114,6 @@ def _model(assigner: Assigner, opset: int) -> Any:
         producer_version=prcut.__version__,
         doc_string="Cluster probabilities of rows, and the likeliest cluster of each.",
     )
-    about = {
-        "prcut_version": prcut.__version__,
-        "n_clusters": str(assigner.n_clusters),
-        "n_features": str(assigner.n_features),
-        "inputs": ",".join(one.name for one in graph.input),
-        "outputs": ",".join(one.name for one in graph.output),
-    }
-    helper.set_model_props(model, about)
-    return model
-
-
-def _tensor(name: str, dtype: int, *width: int) -> Any:
-    """Describe an input or output with any number of rows."""
-    from onnx import helper
-
-    return helper.make_tensor_value_info(name, dtype, ["batch", *width])
 
 
 def _weight_and_bias(layer: nn.Linear) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,8 @@ from prcut.training.assigner.network import Assigner
 # numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took 1.5
 # times as long at 128 features and 1,000 clusters
 _CHUNK_NUMBERS = 2**21
+# probability of the cluster of an outlier of the fit: of rows whose starts all disagreed
+_LEAST_SHARE = 0.6
 
 
 class RankedRows(NamedTuple):
@@ -109,3 +111,21 @@ def row_chunks(assigner: Assigner, features: Any) -> Iterator[tuple[slice, Tenso
     for start in range(0, features.shape[0], step):
         rows = slice(start, min(start + step, features.shape[0]))
         yield rows, (features[rows] if is_far else gather_rows(features, rows)).to(device)
+
+
+def keep_labels(probs: np.ndarray, clusters: np.ndarray, confidence: np.ndarray) -> np.ndarray:
+    """Give rows of a fit the cluster they have, where the assigner finds another likelier.
+
+    Its probability is what the fit said of the row, but for outliers, of which it said 0.
+
+    >>> keep_labels(np.array([[0.75, 0.25]]), np.array([1]), np.array([0.8])).round(2).tolist()
+    [[0.2, 0.8]]
+    """
+    rows = np.flatnonzero(probs.argmax(1) != clusters)
+    own = clusters[rows]
+    share = np.maximum(confidence[rows], _LEAST_SHARE).astype(probs.dtype)
+    others = probs[rows]
+    others[np.arange(len(rows)), own] = 0
+    probs[rows] = others * ((1 - share) / others.sum(1))[:, None]
+    probs[rows, own] = share
+    return probs

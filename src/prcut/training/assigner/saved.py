@@ -15,17 +15,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from textwrap import shorten
-from typing import Any, NamedTuple, NoReturn, TypeGuard
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import prcut
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.runtime.folder import Folder, check_format, plan_key
+from prcut.runtime.folder import Folder, check_format, parsing, plan_key, whole_number
 from prcut.training.assigner.network import Assigner
 
 _FORMAT = 1
@@ -75,7 +75,7 @@ def save_model(path: str | Path, assigner: Assigner, description: Mapping[str, A
     }
     try:
         _assemble(sizes, tensors)
-    except ValueError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise InvalidInputError(f"the assigner was altered after it was made: {error}.") from error
     config = {
         "format": _FORMAT,
@@ -124,21 +124,35 @@ def load_model(path: str | Path) -> LoadedModel:
         A file is cut off, altered or forged; the message names it.
     """
     folder = Folder(path)
-    _check_is_model(folder)
-    config = _read_config(folder)
-    sizes = _read_sizes(folder, config)
-    tensors = _read_tensors(folder, config)
     try:
-        assigner = _assemble(sizes, tensors)
-    except ValueError as error:
-        _refuse(folder, _TENSORS, f"does not fit {_CONFIG}: {error}")
-    if not assigner.is_finite:
-        _refuse(folder, _TENSORS, "gives NaN or infinity in place of logits")
+        return _load(folder)
+    except CorruptFileError as error:
+        said = str(error).rstrip(".")
+        raise CorruptFileError(f"{said}. Save or download the model again.") from error
+
+
+def _load(folder: Folder) -> LoadedModel:
+    from safetensors.torch import load
+
+    config = _read_config(folder)
+    if not folder.exists(_TENSORS):
+        raise CorruptFileError(f"{folder.path}/{_TENSORS} is missing.")
+    with parsing(f"{folder.path}/{_TENSORS}"):
+        content = folder.read_bytes(_TENSORS)
+        found = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        if (expected := config["files"][_TENSORS]) != found:
+            raise CorruptFileError(
+                f"{folder.path}/{_TENSORS} is cut off or altered: {found}, {_CONFIG} says "
+                f"{expected}."
+            )
+        assigner = _assemble(config["assigner"], load(content))
+        if not assigner.is_finite:
+            raise ValueError("it gives NaN or infinity in place of logits")
     return LoadedModel(assigner.eval(), config["description"])
 
 
 def _assemble(sizes: Mapping[str, Any], tensors: dict[str, Tensor]) -> Assigner:
-    """Build an assigner of these sizes from these tensors; ValueError where they do not fit."""
+    """Build an assigner of these sizes from these tensors, or raise an error for ``parsing``."""
     # every layer has at least a weight and a bias; a forged list of a million layers is not built
     if 2 * (len(sizes["hidden"]) + 1) > len(tensors):
         n_layers = len(sizes["hidden"])
@@ -146,13 +160,9 @@ def _assemble(sizes: Mapping[str, Any], tensors: dict[str, Tensor]) -> Assigner:
     dtypes = sorted({str(tensor.dtype) for tensor in tensors.values()})
     if len(dtypes) > 1 or dtypes[0] not in _DTYPES:
         raise ValueError(f"its dtypes are {', '.join(dtypes)}, expected one floating dtype")
-    try:
-        with torch.device("meta"):
-            assigner = Assigner(**{name: sizes[name] for name in _KEYS if name != "kind"})
-        assigner.load_state_dict(tensors, strict=True, assign=True)
-    # besides mismatches: sizes beyond 64 bits, and an empty tensor where one number is expected
-    except (RuntimeError, TypeError, OverflowError, IndexError) as error:
-        raise ValueError(shorten(str(error), 300).rstrip(".")) from error
+    with torch.device("meta"):
+        assigner = Assigner(**{name: sizes[name] for name in _KEYS if name != "kind"})
+    assigner.load_state_dict(tensors, strict=True, assign=True)
     return assigner
 
 
@@ -193,108 +203,42 @@ def _check_target(folder: Folder) -> bool:
     folder.check_is_no_file()
     if not folder.exists(_CONFIG):
         return False
-    try:
-        is_ours = _parse(folder).get("library") == "prcut"
-    except CorruptFileError:
-        is_ours = False
-    if not is_ours:
-        raise InvalidInputError(
-            f"{folder.path}/{_CONFIG} does not belong to a prcut model; choose another folder, or "
-            "remove it."
-        )
-    return True
-
-
-def _refuse(folder: Folder, name: str, why: str) -> NoReturn:
-    raise CorruptFileError(f"{folder.path}/{name} {why}. Save or download the model again.")
-
-
-def _check_is_model(folder: Folder) -> None:
-    from pyarrow import fs
-
-    if folder.exists(_CONFIG):
-        return
-    found = folder.filesystem.get_file_info(folder.path).type
-    if found == fs.FileType.NotFound:
-        why = "does not exist"
-    elif found == fs.FileType.File:
-        why = "is a file, expected a folder"
-    else:
-        why = f"holds no finished model (no {_CONFIG})"
-    raise InvalidInputError(f"{folder.path} {why}; pass a folder that save_model wrote.")
-
-
-def _parse(folder: Folder) -> dict[str, Any]:
-    """Read the object in config.json by strict JSON: no NaN, no endless nesting."""
-
-    def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a number of JSON")
-
-    try:
-        config = json.loads(folder.read_bytes(_CONFIG), parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        _refuse(folder, _CONFIG, f"is not JSON: {error}")
-    if not isinstance(config, dict):
-        _refuse(folder, _CONFIG, f"holds a {type(config).__name__}, expected an object")
-    return config
+    with suppress(CorruptFileError):
+        found = folder.read_json(_CONFIG)
+        if isinstance(found, dict) and found.get("library") == "prcut":
+            return True
+    raise InvalidInputError(
+        f"{folder.path}/{_CONFIG} does not belong to a prcut model; choose another folder, or "
+        "remove it."
+    )
 
 
 def _read_config(folder: Folder) -> dict[str, Any]:
-    config = _parse(folder)
-    if config.get("library") != "prcut":
+    """Read config.json; everything in it has the type that it must have."""
+    if not folder.exists(_CONFIG):
         raise InvalidInputError(
-            f"{folder.path}/{_CONFIG} does not belong to a prcut model "
-            f"(library={config.get('library')!r}); pass a folder that save_model wrote."
+            f"{folder.path} holds no finished model (no {_CONFIG}); pass a folder that save_model "
+            "wrote."
         )
-    found = config.get("format")
-    if not _is_positive_int(found):
-        _refuse(folder, _CONFIG, f"has format={found!r}, expected a whole number >= 1")
-    check_format(folder.path, found, _FORMAT)
-    for name in ("assigner", "description", "files"):
-        if not isinstance(config.get(name), dict):
-            _refuse(folder, _CONFIG, f"lacks the object {name!r}")
-    # other names are never opened: they might lead out of the folder
-    if list(config["files"]) != [_TENSORS]:
-        _refuse(folder, _CONFIG, f"lists the files {list(config['files'])}, expected {[_TENSORS]}")
-    if config.pop("checksum", None) != plan_key(config):
-        _refuse(folder, _CONFIG, "is altered: it does not match its own checksum")
+    config: dict[str, Any] = folder.read_json(_CONFIG)
+    with parsing(f"{folder.path}/{_CONFIG}"):
+        if config.get("library") != "prcut":
+            raise InvalidInputError(
+                f"{folder.path}/{_CONFIG} does not belong to a prcut model "
+                f"(library={config.get('library')!r}); pass a folder that save_model wrote."
+            )
+        check_format(folder.path, whole_number(config["format"], 1), _FORMAT)
+        if config.pop("checksum", None) != plan_key(config):
+            raise ValueError("it does not match its own checksum")
+        # other names are never opened: they might lead out of the folder
+        if list(config["files"]) != [_TENSORS]:
+            raise ValueError(f"it lists the files {list(config['files'])}, expected {[_TENSORS]}")
+        if not isinstance(config["description"], dict):
+            raise TypeError("its description is no object")
+        sizes = config["assigner"]
+        if sizes.keys() != _KEYS or sizes["kind"] != "assigner":
+            raise ValueError(f"it describes the assigner by {sizes}, expected {sorted(_KEYS)}")
+        widths = [sizes["n_features"], sizes["n_clusters"], *sizes["hidden"]]
+        for width in [*widths, 1 if sizes["bottleneck"] is None else sizes["bottleneck"]]:
+            whole_number(width, 1)
     return config
-
-
-def _is_positive_int(value: object) -> TypeGuard[int]:
-    return type(value) is int and value >= 1  # True is an int too
-
-
-def _read_sizes(folder: Folder, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers that the assigner is built from, each of the type that it must have."""
-    sizes: dict[str, Any] = config["assigner"]
-    if (kind := sizes.get("kind")) != "assigner":
-        _refuse(folder, _CONFIG, f"has assigner kind {kind!r}, expected 'assigner'")
-    if sizes.keys() != _KEYS:
-        names = f"{sorted(sizes)}, expected {sorted(_KEYS)}"
-        _refuse(folder, _CONFIG, f"describes the assigner by {names}")
-    for name in sorted(_KEYS - {"kind"}):
-        value = sizes[name]
-        if name == "hidden":
-            is_valid = isinstance(value, list) and all(map(_is_positive_int, value))
-        else:
-            is_valid = _is_positive_int(value) or (name == "bottleneck" and value is None)
-        if not is_valid:
-            _refuse(folder, _CONFIG, f"has {name}={value!r}, expected whole numbers >= 1")
-    return sizes
-
-
-def _read_tensors(folder: Folder, config: Mapping[str, Any]) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    if not folder.exists(_TENSORS):
-        _refuse(folder, _TENSORS, "is missing")
-    content = folder.read_bytes(_TENSORS)
-    found = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    if (expected := config["files"][_TENSORS]) != found:
-        _refuse(folder, _TENSORS, f"is cut off or altered: {found}, {_CONFIG} says {expected}")
-    try:
-        return load(content)
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        _refuse(folder, _TENSORS, f"is not a safetensors file: {error}")

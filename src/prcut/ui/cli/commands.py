@@ -13,25 +13,24 @@ import typer
 
 import prcut
 from prcut.errors import InvalidInputError
-from prcut.ui.cli.dedup_command import dedup
-from prcut.ui.cli.doctor_command import doctor
-from prcut.ui.cli.embed_command import embed
-from prcut.ui.cli.explain_command import explain
-from prcut.ui.cli.fit_command import fit
-from prcut.ui.cli.name_command import name
-from prcut.ui.cli.options import with_options
-from prcut.ui.cli.sample_command import sample
+from prcut.ui.cli import data_commands, options
+from prcut.ui.cli.fit_command import check_run_folder, fit, write_labels
+from prcut.ui.cli.options import argument, option, with_options
 from prcut.ui.cli.shared import (
-    command_again,
     echo,
     load,
     messages_of,
     model_path,
     open_engine,
+    progress_of,
     remove_earlier,
     run_app,
 )
-from prcut.ui.cli.update_command import update
+
+# names that `prcut name` prints; all of them are in the run folder
+_PRINTED_NAMES = 20
+# how `prcut update` words its changes
+_CHANGES = {"birth": "split from", "merge": "joined", "death": "left to"}
 
 app = typer.Typer(
     name="prcut",
@@ -73,31 +72,29 @@ def _main(
     """
 
 
-app.command()(fit)
-app.command()(dedup)
-app.command()(sample)
-app.command()(update)
-app.command()(explain)
-app.command()(doctor)
-app.command()(name)
+app.command()(with_options(fit))
 
 
 @app.command()
-@with_options()
+@with_options
 def assign(
-    ctx: typer.Context,
-    run_or_model: str,
-    data: str,
-    out: str,
-    column: str | None = None,
-    id_column: str | None = None,
-    top: int = 0,
-    names: bool = False,
-    device: str = "auto",
-    engine: str = "local",
-    address: str | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
+    run_or_model: options.RunOrModel,
+    data: options.Data,
+    out: Annotated[str, option("--out,-o DIR", "Folder for the labels.")],
+    column: options.Column = None,
+    id_column: options.IdColumn = None,
+    top: options.Top = 0,
+    names: Annotated[
+        bool,
+        option(
+            "--names", "Also write the names of the clusters that `prcut name` gave to the run."
+        ),
+    ] = False,
+    device: options.Device = "auto",
+    engine: options.EngineName = "local",
+    address: options.Address = None,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write the cluster of every row of DATA to Parquet files.
 
@@ -113,14 +110,21 @@ def assign(
 
     prcut assign run/model s3://bucket/parts --out s3://bucket/labels --id-column id --top 3
     """
-    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.pipeline.labels import assign_parquet
-        from prcut.pipeline.saved_fit import coarse_labels, read_ids, read_rule
+    with messages_of(quiet) as messages, messages.progress() as display:
+        from prcut.curate.names import read_names
+        from prcut.fit.saved_fit import coarse_labels, read_ids, read_rule
+        from prcut.runs.labels import assign_parquet
 
         loaded: Any = load(run_or_model)
+        found = read_names(run_or_model, loaded.assigner.n_clusters) if names else None
+        if names and found is None:
+            raise InvalidInputError(
+                f"{run_or_model} has no names; make them with `prcut name {run_or_model}`."
+            )
         if overwrite:
             remove_earlier(out, data, "labels")
         fitted = loaded.description.get("run", {})
+        layers = coarse_labels(loaded)
         written = assign_parquet(
             loaded.assigner,
             data,
@@ -128,73 +132,110 @@ def assign(
             column=column or fitted.get("column"),
             id_column=id_column or fitted.get("id_column"),
             top=top,
-            layers=coarse_labels(loaded),
+            layers=layers,
             cluster_ids=read_ids(loaded),
             outliers=read_rule(model_path(run_or_model), loaded),
-            names=_read_names(run_or_model, loaded) if names else None,
+            names=found.columns(layers) if found else None,
             device=device,
             engine=open_engine(engine, address),
             on_progress=display.on_progress,
         )
         if written.n_kept:
             messages.say(f"{written.n_kept} of {written.n_files} files were already written")
-    found = {} if written.n_outliers is None else {"outliers": written.n_outliers}
-    echo({"labels": out, "rows": written.n_samples, "files": written.n_files, **found})
-
-
-def _read_names(run: str, loaded: Any) -> Any:
-    from prcut.pipeline.names import read_names
-
-    if (names := read_names(run, loaded.assigner.n_clusters)) is None:
-        raise InvalidInputError(f"{run} has no names; make them with `prcut name {run}`.")
-    return names
+    outliers = {} if written.n_outliers is None else {"outliers": written.n_outliers}
+    echo({"labels": out, "rows": written.n_samples, "files": written.n_files, **outliers})
 
 
 @app.command()
-@with_options("metric", "similarity", "seed")
-def graph(
-    ctx: typer.Context,
-    data: str,
-    out: str,
-    column: str | None = None,
-    neighbors: int = 15,
-    memory: str | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
-    **settings: Any,
+@with_options
+def report(
+    run: options.Run,
+    out: Annotated[
+        str | None, option("--out,-o FILE", "HTML file. By default the name of the run + .html.")
+    ] = None,
+    texts: options.Texts = None,
+    images: options.Images = None,
+    labels: Annotated[
+        str | None,
+        option("--labels COLUMN|FILE", "Classes to compare with: a column or .npy file."),
+    ] = None,
+    data: options.OldData = None,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Build only the neighbour graph of DATA.
+    """Write a report of a run as one HTML file: map, sizes, cut, examples, warnings.
 
-    The result is one graph or, if memory is short, a folder of blocks.
+    The file is self-contained and makes no network requests.
 
     [bold]Examples[/bold]
 
-    prcut graph embeddings.npy --out graph --neighbors 30
+    prcut report run --texts text --labels intent
 
-    prcut graph parts/ --out blocks --column embedding --metric cosine --memory 8G
+    prcut report fashion --images 28x28 --labels classes.npy --out fashion.html
     """
-    from prcut.runtime.memory import parse_bytes
+    path = out or f"{Path(run.rstrip('/')).name}.html"
+    with progress_of(quiet) as display:
+        from prcut.runs.folder import read_plan
+        from prcut.runtime.folder import Folder
+        from prcut.ui.report.inspection import open_data
+        from prcut.ui.report.report import write_report
+        from prcut.ui.report.row_contents import check_contents
 
-    limit = None if memory is None else parse_bytes(memory)
-    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.pipeline.run import graph_run
-        from prcut.pipeline.run_plan import GraphConfig
-
-        config = GraphConfig(neighbors, **settings)
-        if overwrite:
-            remove_earlier(out, data, "graph", "blocks")
-        mode = graph_run(
-            data, out, config, column=column, memory=limit, on_progress=display.on_progress
-        )
-    echo({"graph" if mode == "memory" else "blocks": out})
+        contents = {"texts": texts, "images": images, "labels": labels}
+        # before any row is read, so that a missing column is reported at once
+        check_contents(open_data(run, data, read_plan(Folder(run))), **contents)
+        write_report(run, path, data=data, on_progress=display.on_progress, **contents)
+    echo({"report": path})
 
 
 @app.command()
-@with_options()
-def info(path: str) -> None:
+@with_options
+def name(
+    run: options.Run,
+    texts: Annotated[
+        str,
+        option(
+            "--texts COLUMN|FILE",
+            "Texts of the rows: a column of the data, or a .txt or .npy file.",
+        ),
+    ],
+    data: options.OldData = None,
+    language: Annotated[
+        str,
+        option(
+            "--language NAME",
+            "Language of the stop words: english; any, which leaves out words of more than a "
+            "fifth of the texts; or a .txt file with a word per line.",
+        ),
+    ] = "english",
+    quiet: options.Quiet = False,
+) -> None:
+    """Name the clusters and layers of a run by the key terms of their texts.
+
+    Names, key terms and exemplars go to names.json in the run folder; info, report and assign
+    --names show them.
+
+    [bold]Examples[/bold]
+
+    prcut name run --texts text
+
+    prcut name run --texts questions.txt --language any
+    """
+    with progress_of(quiet) as display:
+        from prcut.ui.naming import name_run
+
+        names = name_run(
+            run, texts=texts, data=data, language=language, on_progress=display.on_progress
+        )
+    found = {f"cluster_{i}": one.name for i, one in enumerate(names.clusters[:_PRINTED_NAMES])}
+    echo({"names": f"{run.rstrip('/')}/names.json", "clusters": len(names.clusters), **found})
+
+
+@app.command()
+@with_options
+def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> None:
     """Describe a file or folder of prcut and how complete it is.
 
-    PATH may be a run, a model, a graph, blocks, pairs, labels or data.
+    PATH may be a run, a model, labels or data.
 
     [bold]Examples[/bold]
 
@@ -205,59 +246,12 @@ def info(path: str) -> None:
     from prcut.ui.cli.info import describe_path, show_rows
 
     rows = describe_path(path)
-    echo({name.replace(" ", "_"): rows[name] for name in rows}, show_rows(rows))
+    echo({name.replace(" ", "_"): value for name, value in rows.items()}, show_rows(rows))
 
 
 @app.command()
-@with_options("texts", "images", "labels", "data")
-def report(
-    ctx: typer.Context,
-    run: str,
-    run_b: str | None = None,
-    out: str | None = None,
-    quiet: bool = False,
-    **contents: Any,
-) -> None:
-    """Write a report of a run as one HTML file: map, sizes, cut, examples, warnings.
-
-    With RUN_B, the report also shows which rows changed cluster between the two runs. The file is
-    self-contained and makes no network requests.
-
-    [bold]Examples[/bold]
-
-    prcut report run --texts text --labels intent
-
-    prcut report fashion --images 28x28 --labels classes.npy --out fashion.html
-
-    prcut report run another --out moved.html
-    """
-    name = "-".join(Path(one.rstrip("/")).name for one in (run, run_b) if one)
-    path = out or f"{name}.html"
-    with messages_of(quiet, command_again(ctx)) as messages, messages.progress() as display:
-        from prcut.ui.report.report import write_report
-
-        _check_contents(run, **contents)
-        write_report(run, path, against=run_b, on_progress=display.on_progress, **contents)
-    echo({"report": path})
-
-
-def _check_contents(run: str, data: str | None = None, **contents: str) -> None:
-    """Refuse columns and files of the rows that are not there, before any row is read."""
-    from prcut.pipeline.run_folder import read_plan
-    from prcut.runtime.folder import Folder
-    from prcut.runtime.sources import open_source
-    from prcut.ui.report.row_contents import check_contents
-
-    plan = read_plan(Folder(run))
-    if not contents or not (data or plan.get("data")):
-        return
-    source = open_source(data or plan["data"], column=plan["column"], id_column=plan["id_column"])
-    check_contents(source, **contents)
-
-
-@app.command()
-@with_options()
-def status(run: str) -> None:
+@with_options
+def status(run: Annotated[str, argument("RUN", "A run folder.")]) -> None:
     """Show the progress of every stage of a run, from any machine that sees its folder.
 
     [bold]Examples[/bold]
@@ -266,7 +260,7 @@ def status(run: str) -> None:
 
     prcut status s3://bucket/run
     """
-    from prcut.pipeline.run_folder import read_plan
+    from prcut.runs.folder import read_plan
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import read_status
 
@@ -283,47 +277,110 @@ def status(run: str) -> None:
 
 
 @app.command()
-@with_options()
-def plan(
-    rows: str,
-    dim: int,
-    clusters: int,
-    bytes_per_value: int = 4,
-    neighbors: int = 15,
-    block_rows: int | None = None,
+@with_options
+def update(
+    run: Annotated[str, argument("RUN", "A finished run folder; it is not changed.")],
+    data: options.Data,
+    out: Annotated[
+        str | None, option("--out,-o RUN", "Run folder. By default the name of DATA + -prcut.")
+    ] = None,
+    column: options.Column = None,
+    id_column: options.IdColumn = None,
+    old_data: Annotated[
+        str | None, option("--old-data DATA", "The data of RUN, if they have moved.")
+    ] = None,
+    stickiness: Annotated[
+        float,
+        option(
+            "--stickiness X",
+            "Cost of an earlier row's change of cluster, as a fraction of the largest gain "
+            "that moving a row has in the objective.",
+        ),
+    ] = 0.1,
+    device: options.Device = "auto",
+    quiet: options.Quiet = False,
 ) -> None:
-    """Estimate what a run on disk needs: disk, memory, core-hours, traffic.
+    """Continue RUN with the rows of DATA; clusters keep their ids.
+
+    A cluster may be born, merge with another or die, if the objective pays for it. The labels have
+    a column cluster_id; an id is never given to a second cluster. RUN itself stays as it is.
 
     [bold]Examples[/bold]
 
-    prcut plan --rows 1e9 --dim 768 --k 10000 --bytes-per-value 2
+    prcut update week1 week2.parquet --out week2
 
-    prcut plan --rows 5e6 --dim 64 --k 1000
+    prcut update week2 week3.npy --out week3 --stickiness 0.2
     """
-    from prcut.pipeline.outofcore import capacity
-    from prcut.pipeline.outofcore.sizes import most_block_rows
+    from prcut.runs.update import update_run
 
-    try:
-        n_samples = int(float(rows))
-    except (ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
-    block_rows = most_block_rows(n_samples) if block_rows is None else block_rows
-    work = capacity.Workload(n_samples, dim, clusters, bytes_per_value, neighbors, block_rows)
-    stages = capacity.plan_stages(work)
-    results = {
-        "rows": n_samples,
-        "blocks": work.n_blocks,
-        "disk_bytes": capacity.disk_peak(stages),
-        "core_hours": sum(one.core_seconds for one in stages) / 3600,
-        "stages": stages,
-    }
-    echo(results, capacity.show_plan(work))
+    path = out or f"{Path(data.rstrip('/')).stem}-prcut"
+    folder = check_run_folder(path)
+    source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
+    with messages_of(quiet) as messages:
+        result = update_run(run, data, path, old_data=old_data, stickiness=stickiness, **source)
+        written, plan = folder.read_json("result.json"), folder.read_json("plan.json")
+        source |= {name: plan[name] for name in ("column", "id_column")}
+        write_labels(result, data, messages, **source)
+    changes = written["changes"]
+    echo({"run": result.path, "model": f"{result.path}/model", "labels": f"{result.path}/labels"})
+    echo({"rows": result.n_samples, "clusters": result.n_clusters, "renamed": written["n_renamed"]})
+    echo({f"{kind}s": sum(one["kind"] == kind for one in changes) for kind in _CHANGES})
+    said = [
+        f"{one['kind']} of cluster {one['cluster']}: {one['n_rows']} rows"
+        + (f", {_CHANGES[one['kind']]} {one['other']}" if one["other"] >= 0 else "")
+        for one in changes
+    ]
+    echo({"changes": changes}, "\n".join(said) or "no cluster was born, merged or died")
 
 
 @app.command()
-@with_options()
+@with_options
+def explain(
+    run: options.Run,
+    rows: Annotated[str | None, option("--rows N,N,…", "Numbers of rows, from 0.")] = None,
+    ids: Annotated[str | None, option("--ids ID,ID,…", "Ids of rows.")] = None,
+    data: options.OldData = None,
+) -> None:
+    """Say why rows of RUN are in their clusters: neighbours, runner-up, and what moving costs.
+
+    [bold]Examples[/bold]
+
+    prcut explain run --rows 0,17
+
+    prcut explain run --ids a17,b3
+    """
+    from prcut.runs.explain import explain_run
+
+    if (rows is None) == (ids is None):
+        raise InvalidInputError("give either --rows N,N,… or --ids ID,ID,….")
+    texts = [one.strip() for one in (rows or ids or "").split(",")]
+    if rows is not None and not all(one.isdigit() for one in texts):
+        raise InvalidInputError(f"{rows=} must be numbers of rows, such as 0,17.")
+    if rows is not None:
+        found = explain_run(run, [int(one) for one in texts], None, data=data)
+    else:
+        found = explain_run(run, None, texts, data=data)
+    said = found.ids or [f"row {row}" for row in found.rows.tolist()]
+    why = dict(zip(map(str, said), found.reasons.explain(), strict=True))
+    echo({"reasons": why}, "\n".join(f"{name}: {sentence}" for name, sentence in why.items()))
+
+
+@app.command()
+@with_options
 def export(
-    run_or_model: str, onnx: str | None = None, hub: str | None = None, centroids: str | None = None
+    run_or_model: options.RunOrModel,
+    onnx: Annotated[str | None, option("--onnx FILE", "ONNX file to write.")] = None,
+    hub: Annotated[
+        str | None, option("--hub REPO_ID", "Repository on the Hugging Face Hub.")
+    ] = None,
+    centroids: Annotated[
+        str | None,
+        option(
+            "--centroids FILE",
+            "Parquet file to write: id, parent, layer, size and mean vector of the clusters "
+            "of a run.",
+        ),
+    ] = None,
 ) -> None:
     """Write a model to an ONNX file or to the Hugging Face Hub, or the centroids of a run.
 
@@ -341,7 +398,7 @@ def export(
         )
     loaded = load(run_or_model)
     if centroids is not None:
-        from prcut.pipeline.centroids import write_centroids
+        from prcut.curate.centroids import write_centroids
 
         n_clusters = write_centroids(run_or_model, centroids, loaded)
         echo({"centroids": centroids, "clusters": n_clusters})
@@ -356,7 +413,14 @@ def export(
         echo({"hub": push_to_hub(model_path(run_or_model), hub)})
 
 
-app.command()(embed)
+for _command in (
+    data_commands.embed,
+    data_commands.dedup,
+    data_commands.sample,
+    data_commands.plan,
+    data_commands.doctor,
+):
+    app.command()(with_options(_command))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,27 +1,27 @@
-"""Where the messages of a command go: to standard error and to a log file.
+"""Messages of a command: to standard error and to a log file.
 
-On a terminal there are live bars; a file or a pipe gets plain lines instead.
+A terminal shows live bars; a file or a pipe gets plain lines instead.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rich.console import Console
-from rich.highlighter import NullHighlighter
-from rich.logging import RichHandler
 from rich.text import Text
 
 from prcut.errors import DataWarning, PRCutError
 
 if TYPE_CHECKING:
-    from prcut.pipeline.config import FitConfig
+    from prcut.fit.config import FitConfig
     from prcut.ui.progress_bars import FitDisplay
 
 _LOGGER = logging.getLogger("prcut")
@@ -29,8 +29,12 @@ _LOGGER = logging.getLogger("prcut")
 _FILE_ONLY = logging.getLogger("prcut.log_file")
 
 
+class Terminated(BaseException):
+    """The process received SIGTERM."""
+
+
 class Messages(NamedTuple):
-    """What a command says to the person who runs it."""
+    """Messages of a command to the person who runs it."""
 
     console: Console
     has_bars: bool
@@ -57,31 +61,53 @@ def open_messages(
 ) -> Iterator[Messages]:
     """Show what the library logs, and all warnings, while a command runs.
 
-    The file ``log`` receives everything. A program beside prcut adds its own ``loggers``.
+    The file ``log`` receives everything. A program beside prcut adds its own ``loggers``. SIGTERM
+    stops the command as Ctrl-C does, with its files in order.
     """
     console = Console(stderr=True, soft_wrap=True)
-    shown = _Lines(console=console, highlighter=NullHighlighter(), keywords=[])
+    shown = _Lines(console)
     shown.setLevel(logging.WARNING if quiet else logging.INFO)
     shown.addFilter(lambda record: record.name != _FILE_ONLY.name)
     handlers: list[logging.Handler] = [shown]
     if log is not None:
         handlers.append(_LogFile(log, encoding="utf-8"))
         handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    with _logging_to(handlers, loggers), _warnings_logged():
+    with ExitStack() as stack:
+        for logger in map(logging.getLogger, loggers):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.INFO)
+            for handler in handlers:
+                logger.addHandler(handler)
+                stack.callback(logger.removeHandler, handler)
+        for handler in handlers:
+            stack.callback(handler.close)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always", DataWarning)
+        warnings.showwarning = _log_warning
+        if threading.current_thread() is threading.main_thread():
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminate))
         try:
             yield Messages(console, has_bars=console.is_terminal and not quiet)
         except BaseException as error:
-            _FILE_ONLY.error("%s", _describe(error))
+            text = "interrupted"
+            if isinstance(error, Exception):
+                text = "".join(traceback.format_exception(error)).rstrip()
+            _FILE_ONLY.error("%s", str(error) if isinstance(error, PRCutError) else text)
             raise
 
 
-class _Lines(RichHandler):
-    """Print records as lines, above the bars; rich's own table would wrap them."""
+class _Lines(logging.Handler):
+    """Print records as lines, above the bars."""
 
-    def render(self, *, record: logging.LogRecord, **_: Any) -> Text:
-        if record.levelno < logging.WARNING:
-            return Text(record.getMessage())
-        return Text(f"{record.levelname.lower()}: {record.getMessage()}", style="yellow")
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = Text(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            text = Text(f"{record.levelname.lower()}: {text}", style="yellow")
+        self._console.print(text)
 
 
 class _LogFile(logging.FileHandler):
@@ -95,42 +121,11 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
-def _describe(error: BaseException) -> str:
-    """Return what the log says about the error that stopped the command."""
-    if isinstance(error, PRCutError):
-        return str(error)
-    if not isinstance(error, Exception):
-        return "interrupted"
-    return "".join(traceback.format_exception(error)).rstrip()
+def _log_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Log only the text of a warning; logging.captureWarnings would add lines of code."""
+    # a warning may list several things: indent them below its first line
+    _LOGGER.warning("%s", str(message).replace("\n", "\n  "))
 
 
-@contextmanager
-def _logging_to(handlers: list[logging.Handler], names: tuple[str, ...]) -> Iterator[None]:
-    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
-    for logger in levels:
-        logger.setLevel(logging.INFO)
-        for handler in handlers:
-            logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
-            for handler in handlers:
-                logger.removeHandler(handler)
-        for handler in handlers:
-            handler.close()
-
-
-@contextmanager
-def _warnings_logged() -> Iterator[None]:
-    """Log only the text of warnings; logging.captureWarnings would add lines of code."""
-
-    def log(message: Warning | str, *_: Any, **__: Any) -> None:
-        # a warning may list several things: indent them below its first line
-        _LOGGER.warning("%s", str(message).replace("\n", "\n  "))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", DataWarning)
-        warnings.showwarning = log
-        yield
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated

@@ -1,4 +1,4 @@
-"""What the commands share: messages, models, engines, and how a command ends."""
+"""What the commands share: messages, results, models, and how a command ends."""
 
 from __future__ import annotations
 
@@ -7,42 +7,44 @@ import json
 import math
 import os
 import shlex
-import signal
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
+from prcut.ui.cli.console import Messages, Terminated, open_messages
 
 if TYPE_CHECKING:
     from prcut.runtime.engine import Engine
     from prcut.training.assigner.saved import LoadedModel
-    from prcut.ui.cli.console import Messages
+    from prcut.ui.progress_bars import FitDisplay
 
 # exit codes
-_DONE, _UNEXPECTED, _WRONG, _CORRUPT, _NO_ROOM, _INTERRUPTED, _TERMINATED = 0, 1, 2, 3, 4, 130, 143
-# messages of torch and the loader of modules, and of Python and pyarrow
+_DONE = 0
+_UNEXPECTED = 1
+_WRONG = 2
+_CORRUPT = 3
+_NO_ROOM = 4
+_INTERRUPTED = 130
+_TERMINATED = 143
+# messages of torch and the loader of modules when memory is short
 _NO_MEMORY = ("can't allocate memory", "failed to map segment")
+# messages of Python and pyarrow when no thread can start
 _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
-# what a command that was given --json has found so far; None where results are lines
+# results of a command with --json so far; None where results are printed as lines
 _COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
-
-
-class Terminated(BaseException):
-    """The process received SIGTERM."""
+# the command line that was given
+_GIVEN: ContextVar[tuple[str, ...]] = ContextVar("given", default=("prcut",))
 
 
 def run_app(commands: typer.Typer, name: str, given: list[str]) -> int:
     """Run a program's command and return its exit code; an error is one line on standard error."""
+    _GIVEN.set((*name.split(), *given))
     try:
-        return int(
-            commands(given or ["--help"], prog_name=name, standalone_mode=False, obj=given) or _DONE
-        )
+        return int(commands(given or ["--help"], prog_name=name, standalone_mode=False) or _DONE)
     except (KeyboardInterrupt, typer.Abort):
         code, message = _INTERRUPTED, "interrupted"
     except Terminated:
@@ -85,12 +87,17 @@ def lack_of_room(error: BaseException | None) -> str | None:
     return lack_of_room(error.__cause__)
 
 
-@contextmanager
-def messages_of(quiet: bool, again: str, **where: Any) -> Iterator[Messages]:
-    """Show the messages of a command that ``again`` resumes if it is interrupted."""
-    from prcut.ui.cli.console import open_messages
+def command_again(*more: str) -> str:
+    """Return the command line that resumes the command, with ``more`` options."""
+    given = _GIVEN.get()
+    return shlex.join([*given, *(option for option in more if option not in given)])
 
-    with open_messages(quiet=quiet, **where) as messages, _sigterm_raised():
+
+@contextmanager
+def messages_of(quiet: bool, again: str | None = None, **where: Any) -> Iterator[Messages]:
+    """Show the messages of a command that ``again`` resumes if it is interrupted."""
+    again = again or command_again()
+    with open_messages(quiet=quiet, **where) as messages:
         try:
             yield messages
         except (KeyboardInterrupt, Terminated):
@@ -103,37 +110,18 @@ def messages_of(quiet: bool, again: str, **where: Any) -> Iterator[Messages]:
 
 
 @contextmanager
-def _sigterm_raised() -> Iterator[None]:
-    """Let SIGTERM stop the command as Ctrl-C does, with its files in order."""
-
-    def terminate(*_: object) -> NoReturn:
-        raise Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def command_again(ctx: typer.Context, *more: str) -> str:
-    """Return the command line that resumes this command."""
-    given = list(ctx.obj if isinstance(ctx.obj, list) else sys.argv[1:])
-    given += [option for option in more if option not in given]
-    program = ctx.find_root().info_name or "prcut"
-    return shlex.join([*program.split(), *given])
+def progress_of(quiet: bool) -> Iterator[FitDisplay]:
+    """Show the messages and the progress of a command."""
+    with messages_of(quiet) as messages, messages.progress() as display:
+        yield display
 
 
 def echo(results: Mapping[str, Any], text: str | None = None) -> None:
     """Print the results of a command: the one way to write to standard output.
 
     Results are one name=value per line, or ``text`` where a command has a table of its own. With
-    ``--json``, which :func:`prcut.ui.cli.options.with_options` gives to every command, all results
-    of the command become one object instead. Pass numbers as numbers, paths as texts, and names
-    with underscores; a value may be a list or a mapping. Everything else goes to standard error.
+    ``--json``, which every command has, all its results become one object instead. Pass numbers as
+    numbers, paths as texts, and names with underscores; a value may be a list or a mapping.
     """
     collected = _COLLECTED.get()
     if collected is not None:
@@ -142,7 +130,7 @@ def echo(results: Mapping[str, Any], text: str | None = None) -> None:
         typer.echo(text)
     else:
         for name, value in results.items():
-            typer.echo(f"{name}={_as_text(value)}")
+            typer.echo(f"{name}={value}")
 
 
 @contextmanager
@@ -156,10 +144,6 @@ def results_printed(as_json: bool) -> Iterator[None]:
         _COLLECTED.reset(token)
     if collected is not None:
         _print_json(collected)
-
-
-def _as_text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _print_json(content: Mapping[str, Any]) -> None:
@@ -183,20 +167,26 @@ def _plain(value: Any) -> Any:
 
 def model_path(path: str) -> str:
     """Return the path of a run's model, or the path itself if it is not that of a run."""
+    from prcut.runs.folder import check_finished, read_plan
     from prcut.runtime.folder import Folder
 
     folder = Folder(path)
     if not folder.exists("plan.json"):
         return path
-    from prcut.pipeline.run_folder import check_finished, read_plan
-
     read_plan(folder)
     check_finished(folder)
     return f"{path.rstrip('/')}/model"
 
 
-def remove_earlier(path: str, data: str, *kinds: str) -> None:
-    """Remove what an earlier call left at a path; refuse anything that is not one of its kinds."""
+def load(path: str) -> LoadedModel:
+    """Load the model of a run, or the model at a path."""
+    from prcut.training.assigner.saved import load_model
+
+    return load_model(model_path(path))
+
+
+def remove_earlier(path: str, data: str, kind: str) -> None:
+    """Remove the run or labels that an earlier call left at a path; reject anything else."""
     from prcut.runtime.folder import Folder, absolute_path
     from prcut.ui.cli.info import find_kind
 
@@ -206,19 +196,11 @@ def remove_earlier(path: str, data: str, *kinds: str) -> None:
         return
     if f"{absolute_path(data)}/".startswith(f"{absolute_path(path)}/"):
         raise InvalidInputError(f"{data} lies in {path}, which --overwrite would remove.")
-    if find_kind(folder) not in kinds:
+    if find_kind(folder) != kind:
         raise InvalidInputError(
-            f"{path} holds no {' or '.join(kinds)}, and --overwrite removes nothing else; choose "
-            "another --out."
+            f"{path} holds no {kind}, and --overwrite removes nothing else; choose another --out."
         )
     folder.delete()
-
-
-def load(path: str) -> LoadedModel:
-    """Load the model of a run, or the model at a path."""
-    from prcut.training.assigner.saved import load_model
-
-    return load_model(model_path(path))
 
 
 def open_engine(name: str, address: str | None = None) -> Engine:

@@ -1,7 +1,6 @@
-"""The map that readers explore: points as small arrays, and what some of the rows stand for.
+"""The interactive map of a report: points as small arrays, with texts or images of some rows.
 
-The page has at most :data:`MOST_POINTS` points, and texts or images of as many as fit the file.
-``templates/explorer.js`` draws them; it writes what it shows as text, never as markup.
+``templates/explorer.js`` draws them; it shows strings as text, never as markup.
 """
 
 from __future__ import annotations
@@ -12,35 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from prcut.errors import InvalidInputError
-from prcut.ui.colors import cluster_colors
+from prcut.ui.plot import cluster_colors
 from prcut.ui.report.inspection import Inspection, RowExamples
-from prcut.ui.report.parts import RowContents
 from prcut.ui.report.row_contents import RowLabels
 
 # points on the map: a random sample of more rows looks the same and still moves smoothly
 MOST_POINTS = 100_000
-# rows whose text or image is read for the map, and bytes of these that the page holds
-_MOST_TEXTS, _MOST_IMAGES, _MOST_BYTES = 20_000, 3_000, 2_000_000
-# 255 says that a fraction is unknown
-_FRACTIONS, _UNKNOWN = 254, 255
-
-
-def check_names(names: Sequence[str] | None, n_clusters: int) -> list[str]:
-    """Return the names of the clusters, empty where there are none."""
-    if names is None:
-        return [""] * n_clusters
-    if isinstance(names, str) or len(names) != n_clusters:
-        raise InvalidInputError(
-            f"{len(names)} names for n_clusters={n_clusters}; pass one name per cluster."
-        )
-    return [" ".join(str(name).split()) for name in names]
+# examples of the clusters that come first, so that their texts or images are in the page
+_MOST_EXAMPLES = 3000
+# bytes of texts and images in the page
+_MOST_BYTES = 2_000_000
+# fractions are bytes from 0 to this; 255 is unknown
+_FRACTIONS = 254
 
 
 def choose_points(inspection: Inspection, examples: Sequence[RowExamples]) -> np.ndarray:
     """Choose positions among the inspected rows: examples of every cluster, others at random."""
     rng = np.random.default_rng(0)
-    per_cluster = max(1, _MOST_IMAGES // (2 * max(1, len(examples))))
+    per_cluster = max(1, _MOST_EXAMPLES // (2 * max(1, len(examples))))
     kinds = [kind[:per_cluster] for one in examples for kind in (one.typical, one.ambiguous)]
     first = np.unique(np.searchsorted(inspection.rows, np.concatenate(kinds)))
     first = rng.permutation(first)[: MOST_POINTS // 2]
@@ -48,15 +36,6 @@ def choose_points(inspection: Inspection, examples: Sequence[RowExamples]) -> np
     others[first] = False
     drawn = rng.permutation(np.flatnonzero(others))[: MOST_POINTS - len(first)]
     return np.concatenate([first, drawn])
-
-
-def choose_contents(
-    inspection: Inspection, points: np.ndarray, contents: RowContents
-) -> np.ndarray:
-    """Choose the rows whose text or image the map may show: those of the first points."""
-    most = 0 if contents.texts is None else _MOST_TEXTS
-    most = most if contents.images is None else _MOST_IMAGES
-    return np.asarray(inspection.rows[points[:most]])
 
 
 def collect_points(
@@ -67,6 +46,8 @@ def collect_points(
     classes: RowLabels | None = None,
 ) -> dict[str, Any]:
     """Collect what the script of the page draws, ready for JSON."""
+    from matplotlib.colors import to_hex
+
     labels = inspection.labels[points]
     known = _keep_contents(inspection.rows[points].tolist(), contents)
     arrays = {
@@ -88,7 +69,8 @@ def collect_points(
         "images": [image for _, image in known if image is not None],
         "classes": [] if classes is None else classes.names,
         "sizes": inspection.sizes.tolist(),
-        "layers": _list_layers(inspection, names),
+        "names": list(names),
+        "colors": [to_hex(tuple(color)) for color in cluster_colors(inspection.n_clusters)],
         "arrays": {name: _encode(values) for name, values in arrays.items()},
     }
 
@@ -107,31 +89,6 @@ def _keep_contents(
     return known
 
 
-def _list_layers(inspection: Inspection, names: Sequence[str]) -> list[dict[str, Any]]:
-    """List the layers, the finest first: the group, the colour and the name of every cluster."""
-    from matplotlib.colors import to_hex
-
-    finest = np.arange(inspection.n_clusters)
-    layers = []
-    for groups in (finest, *inspection.layers):
-        n_groups = int(groups.max()) + 1
-        hexes = [to_hex(tuple(color)) for color in cluster_colors(n_groups)]
-        # a coarser group is named after its largest clusters
-        named = list(names) if groups is finest else _join(inspection, groups, names)
-        layers.append({"groups": groups.tolist(), "colors": hexes, "names": named})
-    return layers
-
-
-def _join(inspection: Inspection, groups: np.ndarray, names: Sequence[str]) -> list[str]:
-    """Name every group after its two largest clusters; without names it has a number."""
-    order = np.argsort(-inspection.sizes, kind="stable")
-    joined = []
-    for group in range(int(groups.max()) + 1):
-        inside = [names[cluster] for cluster in order[groups[order] == group][:2]]
-        joined.append(", ".join(name for name in inside if name))
-    return joined
-
-
 def _quantise(coords: np.ndarray) -> np.ndarray:
     """Scale coordinates to whole numbers of 16 bits, both by the same factor."""
     low, high = coords.min(0), coords.max(0)
@@ -144,7 +101,7 @@ def _quantise(coords: np.ndarray) -> np.ndarray:
 def _as_bytes(fractions: np.ndarray) -> np.ndarray:
     """Round fractions to bytes from 0 to 254; 255 is unknown."""
     known = np.nan_to_num(fractions).clip(0, 1) * _FRACTIONS
-    return np.where(np.isnan(fractions), _UNKNOWN, known.round()).astype(np.uint8)
+    return np.where(np.isnan(fractions), 255, known.round()).astype(np.uint8)
 
 
 def _rank_distances(inspection: Inspection) -> np.ndarray:

@@ -1,20 +1,50 @@
-"""What is known about a clustering: the figures that plots and reports show."""
+"""Inspect a clustering: the arrays and figures that displays and reports show.
+
+``PRCut.inspect`` and :func:`inspect_run` both call :func:`inspect_assigner`: one pass assigns all
+rows, another puts them on the map, and memory holds a few numbers per row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from scipy.sparse import csr_array
+import torch
 
-from prcut.numerics.certificate import SpectralBound
-from prcut.numerics.objective import ClusterCost
-from prcut.runtime.sources import Source
-from prcut.search.fragments import CoarseGraph
-from prcut.search.merge import MergeTree, merge
+from prcut.errors import InvalidInputError
+from prcut.fit.config import FitConfig
+from prcut.fit.starts import score_labels
+from prcut.graph.blocks.join import open_joined
+from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph
+from prcut.numerics.certificate import SpectralBound, spectral_lower_bound
+from prcut.numerics.cuts import cluster_links
+from prcut.runs.folder import check_finished, read_plan
+from prcut.runs.labels import STATE_FOLDER
+from prcut.runs.row_labels import RowLabels
+from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
+from prcut.runtime.progress import Progress, Reporter
+from prcut.runtime.sources import Source, open_source, sample_rows
+from prcut.search.fragments import CoarseGraph, contract
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import hidden_rows, rank_clusters
+from prcut.training.assigner.saved import load_model
+from prcut.ui.report.projection import learn_projection
+
+# links between more clusters would take more memory than the rows
+_MOST_LINKED = 3000
+# rows read at a time
+_RANGE_ROWS = 2**14
+# rows from which the map is learned
+_SAMPLE_ROWS = 6000
+# rows inspected where the graph is on disk: more would not change what is shown
+_MOST_ROWS = 10_000_000
+# edges times eigenvectors of the largest certificate: about two minutes
+_MOST_CERTIFIED = 250_000_000
 
 InspectionPart = Literal["map", "cut"]
 
@@ -40,7 +70,7 @@ class RowExamples(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was measured on a clustering of the rows of a source.
+    """Measurements of how the rows of a source are clustered.
 
     Attributes
     ----------
@@ -48,7 +78,7 @@ class Inspection:
         Name of the run, or class of the estimator.
     source : Source
     about : dict
-        What was clustered and how: the plan and the result of a run.
+        The plan and the result of a run, or the settings of an estimator.
     rows : int64 array, shape (n_seen,)
         Numbers of the rows that were inspected, ascending: all, unless there are too many.
     labels, runner_up : int32 arrays, shape (n_seen,)
@@ -63,15 +93,10 @@ class Inspection:
     n_components : int or None
         Connected components of the graph, where it is in memory.
     bound : SpectralBound or None
-    history : dict of arrays
     partition : array, shape (n_seen,), or None
         The searched partition that was distilled into the assigner, where it is known.
-    agreement : float64 array, shape (n_tried, 2), or None
-        Numbers of clusters that were tried, and how well searches agreed on each.
     stability : float64 array, shape (n_clusters,), or None
-        How well independent starts found every cluster again.
-    layers : tuple of int64 arrays, shape (n_clusters,)
-        What every cluster is called in the coarser layers, the finest of them first.
+        How well independent restarts found every cluster again.
     inside : float32 array, shape (n_seen,), or None
         Fraction of a row's weight in the graph that stays in its cluster; NaN without edges.
     seconds : float
@@ -91,13 +116,10 @@ class Inspection:
     links: np.ndarray | None = None
     n_components: int | None = None
     bound: SpectralBound | None = None
-    history: Mapping[str, np.ndarray] = field(default_factory=dict)
     partition: np.ndarray | None = None
-    agreement: np.ndarray | None = None
     stability: np.ndarray | None = None
-    seconds: float = 0.0
-    layers: tuple[np.ndarray, ...] = ()
     inside: np.ndarray | None = None
+    seconds: float = 0.0
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -138,18 +160,6 @@ class Inspection:
         cut = self.about.get("ratio_cut")
         return None if self.bound is None or cut is None else self.bound.ratio(float(cut))
 
-    @cached_property
-    def merges(self) -> MergeTree | None:
-        """The order in which clusters would merge to lower the cut; None if one is empty."""
-        if self.links is None or not self.sizes.all() or self.n_clusters < 2:
-            return None
-        between = self.links.copy()
-        np.fill_diagonal(between, 0.0)
-        # by the cut alone: with the balance the two smallest would merge, alike or not
-        total = int(self.sizes.sum()), float(self.links.sum())
-        cost = ClusterCost.of(*total, self.n_clusters, balance_weight=0.0)
-        return merge(CoarseGraph(csr_array(between), self.sizes.astype(np.float64)), cost)
-
     def examples(self, n_rows: int) -> list[RowExamples]:
         """Choose typical and ambiguous rows of every cluster, at most ``n_rows`` of each."""
         stops = np.cumsum(self.sizes)
@@ -162,3 +172,281 @@ class Inspection:
             doubts = self.runner_up[ambiguous], self.confidence[ambiguous]
             examples.append(RowExamples(typical, self.rows[ambiguous], *doubts))
         return examples
+
+
+class RowSource:
+    """Rows in memory as a source, including sparse rows, which an array source rejects."""
+
+    def __init__(self, rows: Any) -> None:
+        self.array = rows
+        self.n_samples, self.n_features = rows.shape
+        self.dtype: np.dtype[Any] = np.dtype(np.float32)
+        self.path: str | None = None
+        self.fingerprint = ""
+        self.group_starts = np.empty(0, np.int64)
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows ``start:stop``."""
+        return self.array[start:stop]
+
+    def read_ids(self, start: int, stop: int) -> None:
+        """Return None: rows in memory have no ids."""
+
+
+def inspect_fitted(
+    model: Any,
+    config: FitConfig,
+    assigner: Assigner,
+    rows: Any,
+    graph: SimilarityGraph | None,
+    **options: Any,
+) -> Inspection:
+    """Inspect how a fitted estimator clusters rows; options are those of its ``inspect``."""
+    inspection = inspect_assigner(
+        assigner,
+        RowSource(rows),
+        name=type(model).__name__,
+        about={
+            **asdict(config),
+            **asdict(config.in_use),
+            # what the caller gave; other seeds are drawn from it
+            "seed": model.random_state if isinstance(model.random_state, int) else None,
+            "hidden": assigner.hidden,
+            "n_neighbors": getattr(model, "n_neighbors_", config.n_neighbors),
+            "balance_weight": getattr(model, "balance_weight_", config.training_balance),
+            "n_outliers": int((model.labels_ < 0).sum()) if config.outliers else None,
+        },
+        graph=graph,
+        **options,
+    )
+    partition = getattr(model, "clusters_", None) if config.solver == "search" else None
+    if partition is not None and len(partition) != len(inspection.labels):
+        partition = None  # it belongs to other rows
+    return replace(
+        inspection,
+        partition=partition,
+        stability=getattr(model, "cluster_stability_", None),
+    )
+
+
+def inspect_run(
+    path: str | Path,
+    *,
+    data: Any = None,
+    most_rows: int = _MOST_ROWS,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Inspection:
+    """Inspect a finished run.
+
+    Parameters
+    ----------
+    path : str or path
+        Run folder of :func:`prcut.runs.run.fit_run`.
+    data : array, or path or URI, optional
+        The clustered data, if the run does not record where they are, or they have moved.
+    most_rows : int
+        Number of rows to inspect where the graph is on disk, spread over all.
+    seed : int
+        Seed of the map.
+    on_progress : callable, optional
+        Called with a :class:`prcut.runtime.progress.Progress`.
+    """
+    folder, run = Folder(path), str(path).rstrip("/")
+    plan = read_plan(folder)
+    check_finished(folder)
+    source = open_data(path, data, plan)
+    loaded = load_model(f"{run}/model")
+    with parsing(f"{path}/result.json"):
+        # the result holds the settings that were chosen during the run
+        about = {**plan, **dict(folder.read_json("result.json")), "mode": plan["mode"]}
+        if about.get("balance_weight") is not None:
+            finite_number(about["balance_weight"])
+    about["hidden"] = loaded.assigner.hidden
+    # the result scores the partition, the report the labels that the model gives
+    about = {name: about[name] for name in about if name not in ("objective", "ratio_cut")}
+    if (state := folder / "labels" / STATE_FOLDER).exists("manifest.json"):
+        with parsing(f"{state.path}/manifest.json"):
+            n_outliers = state.read_json("manifest.json").get("n_outliers")
+            about["n_outliers"] = None if n_outliers is None else whole_number(n_outliers)
+    graph = None
+    if about["mode"] == "memory":
+        graph = load_graph(folder / "graph")
+        with parsing(f"{path}/graph/{GRAPH_RECORD}"):
+            record = (folder / "graph").read_json(GRAPH_RECORD)
+            about["n_neighbors"] = whole_number(record["n_neighbors"])
+    inspection = inspect_assigner(
+        loaded.assigner,
+        source,
+        name=run.rsplit("/", 1)[-1],
+        about=about,
+        graph=graph,
+        most_rows=None if graph is not None else most_rows,
+        seed=seed,
+        on_progress=on_progress,
+    )
+    if about["mode"] != "disk" or inspection.n_clusters > _MOST_LINKED:
+        return inspection
+    return replace(inspection, links=_link_clusters(Folder(run), inspection.n_clusters))
+
+
+def open_data(path: str | Path, data: Any, plan: dict[str, Any]) -> Source:
+    """Open the rows that the run was fitted to; reject others."""
+    data = data if data is not None else plan.get("data")
+    if data is None:
+        raise InvalidInputError(
+            f"{path} does not record where its data are: pass data (--data PATH)."
+        )
+    with parsing(f"{path}/plan.json"):
+        source = open_source(data, column=plan["column"], id_column=plan["id_column"])
+    if source.fingerprint != plan["fingerprint"]:
+        raise InvalidInputError(
+            f"{data if isinstance(data, str | Path) else 'data'} is not what {path} was fitted to; "
+            "pass the original rows as data (--data PATH)."
+        )
+    return source
+
+
+def inspect_assigner(
+    assigner: Assigner,
+    source: Source,
+    *,
+    name: str,
+    about: Mapping[str, Any],
+    graph: SimilarityGraph | None = None,
+    most_rows: int | None = None,
+    only: InspectionPart | None = None,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Inspection:
+    """Inspect how an assigner clusters the rows of a source, and how that cuts a graph of them."""
+    began = time.monotonic()
+    if assigner.n_features != source.n_features:
+        raise InvalidInputError(
+            f"the model was fitted to n_features={assigner.n_features}, the data have "
+            f"{source.n_features}."
+        )
+    ranges = choose_ranges(source.n_samples, most_rows, _RANGE_ROWS)
+    n_clusters = assigner.n_clusters
+    n_seen = sum(stop - start for start, stop in ranges)
+    row_map = None if only == "cut" else _RowMap(assigner, source, seed)
+    report = Reporter("inspect", (1 if row_map is None else 2) * n_seen, on_progress)
+    labels, runner_up = np.empty(n_seen, np.int32), np.empty(n_seen, np.int32)
+    confidence, distances = np.empty(n_seen, np.float32), np.full(n_seen, np.nan, np.float32)
+    coords = np.full((n_seen, 2), np.nan, np.float32)
+    for seen, features in _read(source, ranges):
+        ranked = rank_clusters(assigner, features)
+        labels[seen], confidence[seen], runner_up[seen] = ranked
+        if row_map is not None:
+            row_map.add(features, ranked.labels)
+        report.advance(features.shape[0])
+    if row_map is not None:
+        for seen, features in _read(source, ranges):
+            coords[seen], distances[seen] = row_map.place(features, labels[seen])
+            report.advance(features.shape[0])
+    measured: dict[str, Any] = {}
+    if graph is not None:
+        measured = _measure_graph(graph, labels, n_clusters, with_bound=only is None)
+        score = score_labels(graph, labels, n_clusters, about["balance_weight"])
+        about = {**about, "objective": score.objective, "ratio_cut": score.ratio_cut}
+    return Inspection(
+        name=name,
+        source=source,
+        about=about,
+        rows=np.concatenate([np.arange(start, stop) for start, stop in ranges]),
+        labels=labels,
+        runner_up=runner_up,
+        confidence=confidence,
+        coords=coords,
+        distances=distances,
+        n_clusters=n_clusters,
+        seconds=time.monotonic() - began,
+        **measured,
+    )
+
+
+class _RowMap:
+    """Coordinates of rows, and distances to the mean of their cluster, in two passes."""
+
+    def __init__(self, assigner: Assigner, source: Source, seed: int) -> None:
+        sample = hidden_rows(assigner, _sample(source, seed))
+        self._assigner, self._projection = assigner, learn_projection(sample, seed=seed)
+        self._rng = np.random.default_rng([seed, 2])
+        n_clusters, n_directions = assigner.n_clusters, self._projection.directions.shape[1]
+        self._sums = torch.zeros(n_clusters, n_directions, dtype=torch.float64)
+        self._sizes = np.zeros(n_clusters, np.int64)
+
+    def add(self, features: Any, labels: np.ndarray) -> None:
+        """Add rows to the means of their clusters."""
+        reduced = self._projection.reduce(hidden_rows(self._assigner, features))
+        self._sums.index_add_(0, torch.from_numpy(labels), torch.from_numpy(reduced).double())
+        self._sizes += np.bincount(labels, minlength=len(self._sizes))
+
+    def place(self, features: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return coordinates and distances of rows, once all have been added."""
+        reduced = self._projection.reduce(hidden_rows(self._assigner, features))
+        means = (self._sums.numpy() / np.maximum(self._sizes, 1)[:, None]).astype(np.float32)
+        coords = self._projection.place(reduced, self._rng)
+        return coords, np.linalg.norm(reduced - means[labels], axis=1)
+
+
+def choose_ranges(n_samples: int, most_rows: int | None, step: int) -> list[tuple[int, int]]:
+    """Choose ranges of rows to read: all, or some spread evenly."""
+    starts = np.arange(0, n_samples, step)
+    if most_rows is not None and n_samples > most_rows:
+        n_ranges = max(1, most_rows // step)
+        starts = starts[np.unique(np.linspace(0, len(starts) - 1, n_ranges).astype(int))]
+    return [(start, min(start + step, n_samples)) for start in starts.tolist()]
+
+
+def _read(source: Source, ranges: list[tuple[int, int]]) -> Iterator[tuple[slice, Any]]:
+    """Yield the features of every range, and its positions among the inspected rows."""
+    seen = 0
+    for start, stop in ranges:
+        yield slice(seen, seen + stop - start), source.read(start, stop)
+        seen += stop - start
+
+
+def _sample(source: Source, seed: int) -> Any:
+    """Draw rows from all; sparse rows stay sparse."""
+    if not isinstance(source, RowSource):
+        return sample_rows(source, _SAMPLE_ROWS, [seed, 1])
+    n_rows = min(_SAMPLE_ROWS, source.n_samples)
+    chosen = np.random.default_rng([seed, 1]).choice(source.n_samples, n_rows, replace=False)
+    return source.array[np.sort(chosen)]
+
+
+def _measure_graph(
+    graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, with_bound: bool
+) -> dict[str, Any]:
+    """Measure links between clusters, components and the bound, where they are affordable."""
+    measured: dict[str, Any] = {"n_components": graph.n_components}
+    measured["inside"] = _measure_inside(graph, labels)
+    if n_clusters <= _MOST_LINKED:
+        links = cluster_links(graph.weight, torch.from_numpy(labels), n_clusters)
+        measured["links"] = links.numpy()
+    n_used = len(np.unique(labels))
+    if with_bound and 2 * graph.n_edges * n_used <= _MOST_CERTIFIED:
+        measured["bound"] = spectral_lower_bound(graph.weight, n_used)
+    return measured
+
+
+def _measure_inside(graph: SimilarityGraph, labels: np.ndarray) -> np.ndarray:
+    """Measure which fraction of each row's weight stays in its cluster; NaN without edges."""
+    source, target, weight = (np.asarray(ends) for ends in graph.edges)
+    degree = np.bincount(source, weight, len(labels))
+    kept = np.bincount(source, weight * (labels[source] == labels[target]), len(labels))
+    inside = np.full(len(labels), np.nan)
+    np.divide(kept, degree, out=inside, where=degree > 0)
+    return inside.astype(np.float32)
+
+
+def _link_clusters(folder: Folder, n_clusters: int) -> np.ndarray:
+    """Sum the links between the clusters of a run on disk, and within them."""
+    joined = open_joined(folder / "graph")
+    clusters = RowLabels(folder / "partition")
+    labels = clusters.read(0, clusters.n_samples)[joined.rows].astype(np.int64)
+    found = np.zeros((n_clusters, n_clusters))
+    between = contract(CoarseGraph.of_arrays(*joined[1:]).links, labels, inner=True).links
+    found[: between.shape[0], : between.shape[0]] = between.toarray()
+    return found

@@ -1,8 +1,7 @@
-"""A page of HTML that needs nothing else: no font, no request, one script of this package.
+"""Render a self-contained page of HTML: no fonts, no requests, one script of this package.
 
-The templates escape every value but the pictures that are drawn here. The page's policy names the
-hash of its script, so that a browser runs no other. Pictures use three colours
-that no palette has; in the page they become the colours of the reader's light or dark theme.
+The templates escape all values except the pictures that are drawn here. The page's policy names the
+hash of its script, so that a browser runs no other.
 """
 
 from __future__ import annotations
@@ -22,12 +21,14 @@ import prcut
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-# stand-ins for the page's own ink, paper and thin lines
+# unused colours that stand for the reader's light or dark theme: text, background, thin lines
 _INK, _PAPER, _LINES = "#010203", "#fcfbfa", "#a1a2a3"
 _MEANING = {_INK: "currentColor", _PAPER: "var(--paper)", _LINES: "var(--lines)"}
 # matplotlib's own description of a file, which names an address on the web
 _METADATA = re.compile(r"<metadata>.*?</metadata>|<!DOCTYPE[^>]*>|<\?xml[^>]*>", re.DOTALL)
+# ids, which must be unique in the page
 _IDS = re.compile(r'\b(id="|url\(#|href="#)')
+# pixels of the longer side of an image
 _THUMBNAIL = 64
 # pixels per inch of what is rasterized in a picture, sharp on screens of twice the density
 _DPI = 150

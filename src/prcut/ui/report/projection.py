@@ -1,7 +1,6 @@
-"""A map of the rows: two coordinates for each, similar rows close together.
+"""A map of the rows: two coordinates each, similar rows close together.
 
 t-SNE lays out a few thousand rows, the anchors; every other row is put between its nearest anchors.
-So a million rows take little longer than a few thousand, and new rows can be added.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prcut.errors import InvalidInputError
-
-# t-SNE of 2,000 rows takes about ten seconds on one core; more rounds change little
-_ANCHORS, _ROUNDS = 2000, 600
+# t-SNE of so many rows takes about ten seconds on one core
+_ANCHORS = 2000
+# more rounds of t-SNE change little
+_ROUNDS = 600
 # principal directions in which distances are measured, as is usual before t-SNE
 _DIRECTIONS = 32
 _PERPLEXITY = 30.0
@@ -58,24 +57,24 @@ class Projection(NamedTuple):
         return np.asarray(coords, np.float32)
 
 
-def learn_projection(sample: np.ndarray, *, n_anchors: int = _ANCHORS, seed: int = 0) -> Projection:
+def learn_projection(sample: np.ndarray, *, seed: int = 0) -> Projection:
     """Learn a map, on which rows like those of ``sample`` can be placed, from some of them."""
+    from scipy.spatial import cKDTree
     from sklearn.utils.extmath import randomized_svd
 
     sample = np.asarray(sample, np.float32)
-    if sample.ndim != 2 or not len(sample):
-        raise InvalidInputError(
-            f"sample has shape {sample.shape}, expected (n_samples, n_features) with rows in it."
-        )
     rng = np.random.default_rng(seed)
     origin = sample.mean(0)
     n_directions = min(_DIRECTIONS, *sample.shape)
     _, _, axes = randomized_svd(sample - origin, n_directions, random_state=seed)
     directions = np.ascontiguousarray(axes.T, np.float32)
-    chosen = np.sort(rng.choice(len(sample), min(n_anchors, len(sample)), replace=False))
+    chosen = np.sort(rng.choice(len(sample), min(_ANCHORS, len(sample)), replace=False))
     anchors = np.ascontiguousarray((sample[chosen] - origin) @ directions)
     coords = _lay_out(anchors, int(rng.integers(2**31)))
-    return Projection(origin, directions, anchors, coords, _spacing(coords))
+    spacing = np.zeros(len(coords), np.float32)
+    if len(coords) > 1:
+        spacing[:] = cKDTree(coords).query(coords, k=2)[0][:, 1]
+    return Projection(origin, directions, anchors, coords, spacing)
 
 
 def _lay_out(anchors: np.ndarray, seed: int) -> np.ndarray:
@@ -89,16 +88,5 @@ def _lay_out(anchors: np.ndarray, seed: int) -> np.ndarray:
     scale = flat[:, 0].std()
     start = 1e-4 * flat / (scale if scale > 0 else 1.0)
     perplexity = min(_PERPLEXITY, (len(anchors) - 1) / 3)
-    options = {"random_state": seed, "max_iter": _ROUNDS, "n_jobs": 1}
-    tsne = TSNE(perplexity=perplexity, init=start, **options)
+    tsne = TSNE(perplexity=perplexity, init=start, random_state=seed, max_iter=_ROUNDS, n_jobs=1)
     return np.asarray(tsne.fit_transform(anchors), np.float32)
-
-
-def _spacing(coords: np.ndarray) -> np.ndarray:
-    """Measure the distance from every point to its nearest other point."""
-    from scipy.spatial import cKDTree
-
-    if len(coords) < 2:
-        return np.zeros(len(coords), np.float32)
-    distances, _ = cKDTree(coords).query(coords, k=2)
-    return np.asarray(distances[:, 1], np.float32)

@@ -1,24 +1,69 @@
-"""Texts, images and classes that rows stand for, read from the data or from files beside them.
+"""Texts, images and classes of rows, read from the data or from files beside them.
 
 ``texts``, ``images`` and ``labels`` may each be a column of Parquet data, a file with one entry per
 row (.npy, for texts also .txt), or the entries themselves; images may also be a shape, such as
-``"28x28"``, in which the features are pixels. Nothing that is read can run code.
+``"28x28"``, if the features are pixels. Nothing that is read can run code.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from prcut.curate.embed import decode_image
+from prcut.curate.names import clean_text
 from prcut.errors import InvalidInputError
-from prcut.runtime.items import decode_image
-from prcut.runtime.parquet_source import ParquetSource
-from prcut.runtime.sources import ArraySource, Source, map_npy
+from prcut.runtime.parquet import ParquetSource
+from prcut.runtime.sources import Source, map_npy
+from prcut.ui.report.page import image_uri
 
+# pixels as features, such as 28x28 or 32x32x3
 _SHAPE = re.compile(r"\d+x\d+(x[134])?")
+# examples of each kind in a card: six pictures fit a line, four texts are as high as two lines
+_IMAGES, _TEXTS, _NUMBERS = 6, 4, 5
+# characters of a text on the page
+_TEXT_LENGTH = 180
+# rows whose text, or image, is read for the map: more would not fit into the page's 2 MB
+_READ_TEXTS, _READ_IMAGES = 20_000, 3_000
+
+
+@dataclass(frozen=True)
+class RowContents:
+    """Where to read the texts and images of rows."""
+
+    source: Source
+    texts: Any = None
+    images: Any = None
+
+    @property
+    def n_examples(self) -> int:
+        """Number of typical, and of ambiguous, rows to show of a cluster."""
+        if self.images is not None:
+            return _IMAGES
+        return _TEXTS if self.texts is not None else _NUMBERS
+
+    @property
+    def n_readable(self) -> int:
+        """Number of rows whose contents may be read for the map."""
+        if self.images is not None:
+            return _READ_IMAGES
+        return _READ_TEXTS if self.texts is not None else 0
+
+    def read(self, rows: np.ndarray) -> dict[int, tuple[str | None, str | None]]:
+        """Read text and image of the rows in one pass, by number."""
+        rows = np.unique(rows)
+        texts: list[Any] = [None] * len(rows)
+        images = texts
+        if self.texts is not None and len(rows):
+            found = read_texts(self.source, self.texts, rows)
+            texts = [clean_text(text, _TEXT_LENGTH) for text in found]
+        if self.images is not None and len(rows):
+            images = [image_uri(image) for image in read_images(self.source, self.images, rows)]
+        return dict(zip(rows.tolist(), zip(texts, images, strict=True), strict=True))
 
 
 class RowLabels(NamedTuple):
@@ -31,7 +76,10 @@ class RowLabels(NamedTuple):
 def read_texts(source: Source, texts: Any, rows: np.ndarray) -> list[str]:
     """Read the texts of ``rows``, ascending."""
     if isinstance(texts, str | Path) and str(texts).endswith(".txt"):
-        texts = _lines(texts)
+        try:
+            texts = Path(texts).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"{texts} cannot be read as texts: {error}") from error
     found = _values("texts", source, texts, rows)
     return ["" if value is None else str(value) for value in found]
 
@@ -101,16 +149,7 @@ def _values(name: str, source: Source, what: Any, rows: np.ndarray) -> Any:
     return [what[row] for row in rows.tolist()]
 
 
-def _lines(path: str | Path) -> list[str]:
-    try:
-        return Path(path).read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read as texts: {error}") from error
-
-
 def _features(source: Source, rows: np.ndarray) -> np.ndarray:
-    if isinstance(source, ArraySource):
-        return np.asarray(source.array[rows], np.float32)
     if isinstance(source, ParquetSource):
         return np.asarray(source.read_values(source.column, rows), np.float32)
     picked = [source.read(row, row + 1) for row in rows.tolist()]

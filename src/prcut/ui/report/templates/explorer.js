@@ -13,7 +13,7 @@ function decode({ kind, data: code }) {
 }
 const points = {};
 for (const [name, code] of Object.entries(data.arrays)) points[name] = decode(code);
-const { n, n_known: nKnown, layers, sizes } = data, { x: xs, y: ys, label: labels } = points;
+const { n, n_known: nKnown, names, sizes, colors: hexes } = data, { x: xs, y: ys, label: labels } = points;
 const lowTexts = data.texts.map((text) => text.toLowerCase());
 const canvas = at("canvas"), context = canvas.getContext("2d", { alpha: false }), tip = at("tip");
 const number = (value) => value.toLocaleString("en");
@@ -26,31 +26,26 @@ function make(tag, className, text) {
   return made;
 }
 
-// layers: rows per group, and where on the map its name is written
-layers.forEach((layer, index) => {
-  layer.index = index;
-  layer.size = new Array(layer.colors.length).fill(0);
-  layer.groups.forEach((group, cluster) => (layer.size[group] += sizes[cluster]));
-  layer.order = layer.size.map((_, group) => group).sort((a, b) => layer.size[b] - layer.size[a]);
-  layer.title = (group) => (layer.names[group] ? `${group} · ${layer.names[group]}` : `Cluster ${group}`);
-  const members = layer.size.map(() => []);
-  for (let i = 0; i < n; i++) members[layer.groups[labels[i]]].push(i);
-  layer.places = members.map((inside) => {
-    if (!inside.length) return null;
-    const middle = (values) => {
-      const sorted = Float64Array.from(inside, (i) => values[i]).sort();
-      const pick = (fraction) => sorted[Math.floor(fraction * (sorted.length - 1))];
-      return [pick(0.5), pick(0.03), pick(0.97)];
-    };
-    const [mx, left, right] = middle(xs), [my, top, bottom] = middle(ys);
-    // the point nearest to the median: the median itself may lie in another cluster
-    let best = inside[0], least = Infinity;
-    for (const i of inside) {
-      const far = Math.abs(xs[i] - mx) + Math.abs(ys[i] - my);
-      if (far < least) { least = far; best = i; }
-    }
-    return { x: xs[best], y: ys[best], left, right, top, bottom };
-  });
+// where on the map the name of every cluster is written
+const bySize = sizes.map((_, cluster) => cluster).sort((a, b) => sizes[b] - sizes[a]);
+const titleOf = (cluster) => (names[cluster] ? `${cluster} · ${names[cluster]}` : `Cluster ${cluster}`);
+const members = sizes.map(() => []);
+for (let i = 0; i < n; i++) members[labels[i]].push(i);
+const places = members.map((inside) => {
+  if (!inside.length) return null;
+  const middle = (values) => {
+    const sorted = Float64Array.from(inside, (i) => values[i]).sort();
+    const pick = (fraction) => sorted[Math.floor(fraction * (sorted.length - 1))];
+    return [pick(0.5), pick(0.03), pick(0.97)];
+  };
+  const [mx, left, right] = middle(xs), [my, top, bottom] = middle(ys);
+  // the point nearest to the median: the median itself may lie in another cluster
+  let best = inside[0], least = Infinity;
+  for (const i of inside) {
+    const far = Math.abs(xs[i] - mx) + Math.abs(ys[i] - my);
+    if (far < least) { least = far; best = i; }
+  }
+  return { x: xs[best], y: ys[best], left, right, top, bottom };
 });
 
 // a grid of cells finds the points near the pointer
@@ -68,7 +63,7 @@ const extent = (values) => {
 };
 const [x0, x1] = extent(xs), [y0, y1] = extent(ys);
 const view = { zoom: 1, x: (x0 + x1) / 2, y: (y0 + y1) / 2 };
-const state = { layer: layers[layers.length - 1], auto: layers.length > 1, query: "", picked: null, hover: -1, active: null };
+const state = { query: "", picked: null, hover: -1, active: null }; // picked: a cluster
 let pixels, image, ratio = 1, colors, moving = 0, budget = n, scheduled = false;
 
 const fit = () => Math.min((canvas.width - 48 * ratio) / (x1 - x0 + 1), (canvas.height - 48 * ratio) / (y1 - y0 + 1));
@@ -84,10 +79,8 @@ function readColors() {
   const base = rgb(paper), dim = ([r, g, b]) => [r, g, b].map((v, i) => Math.round(0.14 * v + 0.86 * (0.88 * base[i] + 15)));
   colors = { paper, ink, ground: pack(base) };
   sprites.clear();
-  for (const layer of layers) {
-    layer.bright = Uint32Array.from(layer.colors, (color) => pack(rgb(color)));
-    layer.dim = Uint32Array.from(layer.colors, (color) => pack(dim(rgb(color))));
-  }
+  colors.bright = Uint32Array.from(hexes, (color) => pack(rgb(color)));
+  colors.dim = Uint32Array.from(hexes, (color) => pack(dim(rgb(color))));
 }
 
 // the pixels of a disc: offsets, and how much of each is covered, of 256
@@ -102,19 +95,19 @@ function stampOf(radius) {
 }
 
 function drawPoints(limit) {
-  const { width, height } = canvas, s = scale(), { groups, bright, dim } = state.layer;
+  const { width, height } = canvas, s = scale();
   const area = Math.sqrt((0.3 * width * height) / n / Math.PI);
   const radius = Math.min(9 * ratio, Math.min(4.5 * ratio, Math.max(0.9 * ratio, area)) * view.zoom ** 0.4);
   const { stamp, reach } = stampOf(radius), { active } = state;
   const left = width / 2 - view.x * s, top = height / 2 + view.y * s;
   pixels.fill(colors.ground);
   for (let pass = active ? 0 : 1; pass < 2; pass++) {
-    const table = pass ? bright : dim;
+    const table = pass ? colors.bright : colors.dim;
     for (let i = limit - 1; i >= 0; i--) {
       if (active && active[i] !== pass) continue;
       const px = (left + xs[i] * s + 0.5) | 0, py = (top - ys[i] * s + 0.5) | 0;
       if (px < reach || py < reach || px >= width - reach || py >= height - reach) continue;
-      const color = table[groups[labels[i]]], center = py * width + px;
+      const color = table[labels[i]], center = py * width + px;
       for (let j = 0; j < stamp.length; j += 2) {
         const where = center + stamp[j], a = stamp[j + 1];
         if (a === 256) { pixels[where] = color; continue; }
@@ -145,16 +138,15 @@ function spriteOf(text) {
   return sprite;
 }
 
-// names, the largest groups first, where they cover no other; near an edge they move inwards
+// names, the largest clusters first, where they cover no other; near an edge they move inwards
 function drawNames() {
-  const { layer, picked } = state, taken = [], gap = 24 * ratio;
-  const order = picked && picked.layer === layer ? [picked.group, ...layer.order] : layer.order;
-  for (const group of order) {
-    const place = layer.places[group];
+  const { picked } = state, taken = [], gap = 24 * ratio;
+  for (const cluster of picked === null ? bySize : [picked, ...bySize]) {
+    const place = places[cluster];
     if (!place) continue;
     const wanted = screenX(place.x), y = screenY(place.y);
     if (wanted < 0 || y < gap / 2 || wanted > canvas.width || y > canvas.height - gap / 2) continue;
-    const name = layer.names[group] || String(group), sprite = spriteOf(name.length > 30 ? `${name.slice(0, 29)}…` : name);
+    const name = names[cluster] || String(cluster), sprite = spriteOf(name.length > 30 ? `${name.slice(0, 29)}…` : name);
     const half = sprite.width / 2, x = Math.max(half, Math.min(canvas.width - half, wanted));
     if (taken.some((one) => Math.abs(one.x - x) < one.half + half && Math.abs(one.y - y) < gap)) continue;
     taken.push({ x, y, half });
@@ -194,10 +186,6 @@ function moved() {
   moving = setTimeout(() => { moving = 0; schedule(); }, 160);
   const shown = `${view.zoom < 10 ? view.zoom.toFixed(1) : Math.round(view.zoom)}×`;
   if (at("zoom").textContent !== shown) at("zoom").textContent = shown;
-  if (state.auto) {
-    const level = layers.length - 1 - Math.floor(Math.log2(view.zoom) / 1.2 + 1e-9);
-    setLayer(layers[Math.max(0, Math.min(layers.length - 1, level))]);
-  }
   schedule();
 }
 
@@ -242,8 +230,8 @@ function contentOf(i, into) {
   if (i >= nKnown) into.append(make("span", "text", `row ${number(points.row[i])}`));
 }
 function reasonsOf(i) {
-  const finest = layers[0], cluster = labels[i], reasons = [];
-  const named = (one) => finest.title(one).replace("Cluster ", "");
+  const cluster = labels[i], reasons = [];
+  const named = (one) => titleOf(one).replace("Cluster ", "");
   reasons.push(["row", number(points.row[i])], ["cluster", named(cluster)]);
   reasons.push(["confidence", (points.confidence[i] / 254).toFixed(2)]);
   if (points.inside && points.inside[i] !== UNKNOWN) reasons.push(["neighbours in it", percent(points.inside[i])]);
@@ -269,42 +257,41 @@ function hover(i) {
 
 // what is searched for and picked
 function refresh() {
-  const { query, picked, layer } = state, matches = new Array(layer.size.length).fill(0);
+  const { query, picked } = state, matches = new Array(sizes.length).fill(0);
   let count = n;
   state.active = null;
-  if (query || picked) {
+  if (query || picked !== null) {
     const active = (state.active = new Uint8Array(n));
-    const hits = layers.map((one) => one.names.map((name, group) => String(group) === query || (query && name.toLowerCase().includes(query))));
+    const hits = names.map((name, cluster) => String(cluster) === query || (query && name.toLowerCase().includes(query)));
     const classes = data.classes.map((name) => query && name.toLowerCase().includes(query));
     count = 0;
     for (let i = 0; i < n; i++) {
-      const group = layer.groups[labels[i]];
-      const found = !query || hits[layer.index][group] || hits[0][labels[i]] || (i < lowTexts.length && lowTexts[i].includes(query))
+      const found = !query || hits[labels[i]] || (i < lowTexts.length && lowTexts[i].includes(query))
         || (points.class && classes[points.class[i]]) || String(points.row[i]) === query;
-      if (found) matches[group]++;
-      if (found && (!picked || picked.layer.groups[labels[i]] === picked.group)) { active[i] = 1; count++; }
+      if (found) matches[labels[i]]++;
+      if (found && (picked === null || labels[i] === picked)) { active[i] = 1; count++; }
     }
   }
   hover(-1);
   schedule();
-  at("status").textContent = (picked ? `${picked.layer.title(picked.group)}: ` : "")
+  at("status").textContent = (picked === null ? "" : `${titleOf(picked)}: `)
     + (query ? `${number(count)} of ${number(n)} points match “${query}”` : `${number(count)} ${count === 1 ? "point" : "points"}`);
-  at("back").hidden = at("closer").hidden = !picked;
-  at("title").textContent = picked ? picked.layer.title(picked.group) : `${number(layer.size.length)} clusters`;
-  if (picked) listRows(); else listGroups(matches);
+  at("back").hidden = at("closer").hidden = picked === null;
+  at("title").textContent = picked === null ? `${number(sizes.length)} clusters` : titleOf(picked);
+  if (picked === null) listClusters(matches); else listRows();
 }
 
-function listGroups(matches) {
-  const { layer, query } = state, list = at("list");
+function listClusters(matches) {
+  const { query } = state, list = at("list");
   list.className = "";
-  const wanted = query ? layer.order.filter((group) => matches[group]).sort((a, b) => matches[b] - matches[a]) : layer.order;
+  const wanted = query ? bySize.filter((cluster) => matches[cluster]).sort((a, b) => matches[b] - matches[a]) : bySize;
   list.replaceChildren();
-  for (const group of wanted.slice(0, MOST_LISTED)) {
+  for (const cluster of wanted.slice(0, MOST_LISTED)) {
     const item = make("li"), button = make("button", "entry"), dot = make("i", "dot");
-    dot.style.background = layer.colors[group];
-    button.append(dot, make("b", "", String(group)), make("span", "text", layer.names[group]));
-    button.append(make("small", "", query ? `${number(matches[group])} of ${number(layer.size[group])}` : `${number(layer.size[group])} rows`));
-    button.addEventListener("click", () => pick({ layer, group }, true));
+    dot.style.background = hexes[cluster];
+    button.append(dot, make("b", "", String(cluster)), make("span", "text", names[cluster]));
+    button.append(make("small", "", query ? `${number(matches[cluster])} of ${number(sizes[cluster])}` : `${number(sizes[cluster])} rows`));
+    button.addEventListener("click", () => pick(cluster, true));
     item.append(button);
     list.append(item);
   }
@@ -337,21 +324,15 @@ function listRows(shown = PAGE) {
 
 function pick(picked, fromList) {
   state.picked = picked;
-  at("sorting").hidden = !picked;
+  at("sorting").hidden = picked === null;
   refresh();
   at("panel").scrollTop = 0;
-  const place = picked && picked.layer.places[picked.group];
+  const place = picked === null ? null : places[picked];
   if (!fromList) return;
-  at(picked ? "back" : "title").focus({ preventScroll: true });
+  at(picked === null ? "title" : "back").focus({ preventScroll: true });
   if (!place) return;
   const x = screenX(place.x), y = screenY(place.y);
   if (x < 0 || y < 0 || x > canvas.width || y > canvas.height) { Object.assign(view, { x: place.x, y: place.y }); moved(); }
-}
-function setLayer(layer) {
-  if (layer === state.layer) return;
-  state.layer = layer;
-  if (!state.picked) refresh();
-  schedule();
 }
 
 // pointers: drag pans, two fingers or the wheel zoom, a click selects
@@ -390,7 +371,7 @@ canvas.addEventListener("wheel", (event) => {
   zoomBy(Math.exp(-Math.max(-120, Math.min(120, event.deltaY)) / 300), ...inCanvas(event));
 }, { passive: false });
 function choose(i) {
-  pick(i < 0 ? null : { layer: state.layer, group: state.layer.groups[labels[i]] });
+  pick(i < 0 ? null : labels[i]);
   hover(i);
 }
 const KEYS = {
@@ -414,21 +395,10 @@ at("out").addEventListener("click", () => zoomBy(1 / 1.6));
 at("all").addEventListener("click", showAll);
 at("back").addEventListener("click", () => pick(null, true));
 at("closer").addEventListener("click", () => {
-  const place = state.picked.layer.places[state.picked.group];
+  const place = places[state.picked];
   if (place) show(place);
 });
 at("sort").addEventListener("change", () => listRows());
-const choices = at("layer");
-if (layers.length > 1) {
-  choices.append(new Option("by zoom", "auto"));
-  for (const layer of layers) choices.append(new Option(`${number(layer.size.length)} clusters`, layer.index));
-  choices.addEventListener("change", () => {
-    state.auto = choices.value === "auto";
-    if (!state.auto) setLayer(layers[choices.value]);
-    moved();
-  });
-  at("layers").hidden = false;
-}
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColors(); schedule(); });
 new ResizeObserver(() => {
   if (!canvas.clientWidth) return;

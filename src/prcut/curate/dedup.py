@@ -1,0 +1,498 @@
+"""Groups of near-duplicates: a chain of them is cut until one row stands for all of a group."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
+
+from prcut.errors import InvalidInputError
+from prcut.graph.blocks.build import BlockConfig, build_blocks
+from prcut.graph.blocks.read import Blocks
+from prcut.graph.neighbors import Metric, find_neighbors
+from prcut.graph.within import (
+    Pairs,
+    check_epsilon,
+    distances_to,
+    is_within,
+    join_pairs,
+    pairs_within,
+)
+from prcut.numerics.objective import ClusterCost
+from prcut.runs.folder import read_plan
+from prcut.runs.labels import STATE_FOLDER, check_new
+from prcut.runs.plan import choose_mode, usable_memory
+from prcut.runtime.engine import Engine, LocalEngine
+from prcut.runtime.folder import Folder, absolute_path, plan_key
+from prcut.runtime.parquet import ParquetSource
+from prcut.runtime.progress import Progress
+from prcut.runtime.sources import Source, cut_row_ranges, open_source, read_all, rows_per_read
+from prcut.search.fragments import contract, find_fragments
+from prcut.search.merge import merge
+from prcut.search.moves import improve
+
+# rows with most links that are tried as the exemplar of a group
+_MOST_CANDIDATES = 256
+# rows that are merged one by one; of more, fragments are merged, and so many rows make a part
+_MOST_MERGED, _N_FRAGMENTS = 1024, 512
+
+
+def split_chains(
+    features: np.ndarray, pairs: Pairs, epsilon: float, metric: Metric
+) -> list[tuple[int, np.ndarray]]:
+    """Cut linked rows into groups, each within ε of its exemplar.
+
+    Return exemplar and rows of every group, in the order of their first rows. A group none of whose
+    rows is within ε of all others is a chain. It is cut where the ratio cut of its links is low, as
+    greedy merging finds it, and so are its parts.
+
+    >>> rows = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> pairs = Pairs(np.arange(3), np.arange(1, 4), np.ones(3))
+    >>> [group.tolist() for _, group in split_chains(rows, pairs, 1.0, "euclidean")]
+    [[0, 1], [2, 3]]
+    """
+    if len(features) == 2:  # most are pairs
+        return [(0, np.arange(2))]
+    shape = len(features), len(features)
+    # a pair at the threshold counts half as much as copies
+    weight = 1 - pairs.distance / (2 * epsilon)
+    links = coo_array((weight, (pairs.source, pairs.target)), shape=shape).tocsr()
+    links = csr_array(links + links.T)
+    groups, left = [], [np.arange(len(features))]
+    while left:
+        rows = left.pop()
+        inside = links if len(rows) == len(features) else csr_array(links[rows][:, rows])
+        exemplar, near = _find_exemplar(features[rows], inside, epsilon, metric)
+        if near.all():
+            groups.append((int(rows[exemplar]), rows))
+        else:
+            labels = _cut(inside, near)
+            left += [rows[labels == label] for label in range(int(labels.max()) + 1)]
+    return sorted(groups, key=lambda group: int(group[1][0]))
+
+
+def _find_exemplar(
+    features: np.ndarray, links: csr_array, epsilon: float, metric: Metric
+) -> tuple[int, np.ndarray]:
+    """Return the row with most rows within ε, the nearest to all of them, and which rows are."""
+    candidates = np.argsort(-links.sum(1), kind="stable")[:_MOST_CANDIDATES]
+    distances = distances_to(features, features[candidates], metric)
+    near = is_within(distances, epsilon)
+    best = np.lexsort((candidates, distances.sum(0).round(9), -near.sum(0)))[0]
+    return int(candidates[best]), near[:, best]
+
+
+def _cut(links: csr_array, near: np.ndarray) -> np.ndarray:
+    """Return the part of every row, at least two: cheap merges, then moves that lower the cut."""
+    n_rows = links.shape[0]
+    fragments = np.arange(n_rows)
+    if n_rows > _MOST_MERGED:
+        fragments = find_fragments(links, _N_FRAGMENTS, np.random.default_rng(0))
+    if fragments.max() == 0:  # nothing to be cut: take what is near the exemplar away
+        return near.astype(np.int64)
+    coarse = contract(links, fragments)
+    n_parts = min(int(fragments.max()) + 1, max(2, n_rows // _MOST_MERGED))
+    cost = ClusterCost.of(n_rows, float(links.sum()), n_parts, balance_weight=0)
+    labels, _ = improve(coarse, merge(coarse, cost).labels(n_parts), cost)
+    return labels[fragments]
+
+
+_FORMAT = 1
+# neighbours within ε of a row; where a row has more, exemplars find them
+_N_NEIGHBORS = 10
+# fraction of a row's neighbours to find: most pairs are looked for from both ends, and near ones
+# are missed more rarely
+_RECALL = 0.9
+# cells that a row is sent to: duplicates are nearer to each other than neighbours are
+_HALO = 3
+# rows of a file
+_FILE_ROWS = 2**22
+# bytes of a digest: among 10⁹ rows, two different ones share 128 bits with a chance of 10⁻²¹
+_DIGEST_BYTES = 16
+# bytes of the features of the groups that one task splits
+_BUCKET_BYTES = 2**29
+
+_Advance = Callable[[int], None]
+
+
+class Duplicates(NamedTuple):
+    """What :func:`find_duplicates` has written; ``n_copies`` rows have the bytes of another."""
+
+    path: str
+    n_samples: int
+    n_kept: int
+    n_groups: int
+    n_copies: int
+
+
+def find_duplicates(
+    data: Any,
+    path: str | Path,
+    *,
+    epsilon: float = 0.05,
+    metric: Metric = "cosine",
+    keep: str = "exemplar",
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | None = None,
+    seed: int = 0,
+    engine: Engine | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Duplicates:
+    """Write which rows of ``data`` to keep, or finish what an earlier call began.
+
+    Rows within ``epsilon`` are linked, and linked rows form a group. A group in which no row is
+    within ``epsilon`` of all others is a chain, and is cut where its ratio cut is low.
+
+    Parameters
+    ----------
+    data : str, path, array or Source
+        A run folder, or what :func:`prcut.runtime.open_source` opens.
+    path : str or path
+        A new or empty folder, local or a URI.
+    epsilon : float
+        The largest distance of near-duplicates: 1 − cosine, or the Euclidean distance.
+    keep : str
+        ``"exemplar"``, the row within ``epsilon`` of all others that is nearest to them; or
+        ``"best:COLUMN"``, the row with the largest value in a column of numbers.
+    memory : int, optional
+        Bytes that the data may take; see :func:`prcut.runs.fit_run`, also for ``engine``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [1.0, 0.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = find_duplicates(rows, folder)
+    ...     pq.read_table(f"{folder}/kept")["row"].to_pylist()
+    [0, 1]
+    """
+    check_epsilon(epsilon, metric)
+    source = _open_data(data, column, id_column)
+    values = _check_keep(keep, source)
+    folder, engine = Folder(path), engine or LocalEngine()
+    if not isinstance(engine, LocalEngine) and source.path is None:
+        raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
+    if getattr(source, "id_column", None) in ("group", "kept"):
+        raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
+    check_new(folder)
+    state = folder / STATE_FOLDER
+    plan = {
+        "kind": "duplicates",
+        "format": _FORMAT,
+        "fingerprint": source.fingerprint,
+        **{name: getattr(source, name, None) for name in ("column", "id_column")},
+        "epsilon": epsilon,
+        "metric": metric,
+        "keep": keep,
+        "seed": seed,
+        **_choose_mode(state, source, memory, isinstance(engine, LocalEngine)),
+    }
+    state.start(plan)
+    job = _Job(
+        work=state / "work",
+        source=source,
+        epsilon=epsilon,
+        metric=metric,
+        seed=seed,
+        key=plan_key(plan),
+        cuts=cut_row_ranges(source, rows_per_read(source)),
+    )
+    if not state.exists("manifest.json"):
+        run: Any = partial(engine.run, total=source.n_samples, on_progress=on_progress)
+        run("digest", partial(_write_digests, job), len(job.cuts) - 1)
+        _find_copies(job)
+        if plan["mode"] == "disk":
+            # one anchor: here one row of every group of copies looks for neighbours
+            config = BlockConfig(
+                _N_NEIGHBORS, metric, plan["block_rows"], _HALO, anchors=1e-9, seed=seed
+            )
+            # by its URI, if it has one, which a folder does not know
+            where = f"{absolute_path(path)}/{STATE_FOLDER}/work/blocks"
+            job = job._replace(
+                blocks=build_blocks(source, where, config, engine=engine, on_progress=on_progress)
+            )
+        n_parts = 1 if job.blocks is None else len(job.blocks)
+        run("pairs", partial(_write_pairs, job), n_parts)
+        n_buckets = _find_components(job, n_parts)
+        run("split groups", partial(_split_groups, job, n_buckets), n_buckets)
+        counts = _choose_kept(job, n_buckets, values)
+        n_files = len(cut_row_ranges(source, _FILE_ROWS)) - 1
+        run("write", partial(_write_range, job, folder), n_files)
+        state.write_json("manifest.json", {"key": job.key, "plan": plan, "counts": counts})
+    job.work.delete()
+    folder.clear_unfinished()
+    counts = state.read_json("manifest.json")["counts"]
+    return Duplicates(str(path), source.n_samples, *counts)
+
+
+class _Job(NamedTuple):
+    """Settings of every task; without blocks all rows are in memory."""
+
+    work: Folder
+    source: Source
+    epsilon: float
+    metric: Metric
+    seed: int
+    key: str
+    cuts: np.ndarray
+    blocks: Blocks | None = None
+
+    def seal(self, name: str, **arrays: np.ndarray) -> None:
+        files = {f"{name}.{one}.npy": arrays[one] for one in arrays}
+        self.work.seal(f"{name}.json", files, {"key": self.key})
+
+    def is_sealed(self, name: str) -> bool:
+        return self.work.is_sealed(f"{name}.json", self.key)
+
+    def read(self, name: str, *arrays: str) -> list[np.ndarray]:
+        return [self.work.map_array(f"{name}.{one}.npy") for one in arrays]
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def _open_data(data: Any, column: str | None, id_column: str | None) -> Source:
+    """Open the data, or those of a run."""
+    if not isinstance(data, str | Path) or not Folder(data).exists("plan.json"):
+        return open_source(data, column=column, id_column=id_column)
+    plan = read_plan(Folder(data))
+    where = plan.get("data")
+    if where is None:
+        raise InvalidInputError(f"{data} does not say where its data are; give the data instead.")
+    columns = {"column": column or plan["column"], "id_column": id_column or plan["id_column"]}
+    return open_source(where, **columns)
+
+
+def _check_keep(keep: str, source: Source) -> str | None:
+    """Return the column of the values that decide which row is kept, if there is one."""
+    if keep == "exemplar":
+        return None
+    kind, _, column = keep.partition(":")
+    if kind != "best" or not column:
+        raise InvalidInputError(f"{keep=} must be exemplar, or best:COLUMN.")
+    if not isinstance(source, ParquetSource):
+        raise InvalidInputError(f"{keep=} needs Parquet data, which have columns.")
+    _read_values(source, column, np.arange(min(1, source.n_samples)))
+    return column
+
+
+def _choose_mode(
+    state: Folder, source: Source, memory: int | None, is_local: bool
+) -> dict[str, Any]:
+    """Choose memory or disk, and the rows of a block; a resumed call keeps what was chosen."""
+    if state.exists("plan.json"):
+        earlier = state.read_json("plan.json")
+        return {name: earlier.get(name) for name in ("mode", "block_rows")}
+    usable = usable_memory(memory, is_shared=not is_local)
+    mode, block_rows = choose_mode(source, _N_NEIGHBORS, usable, on_disk=not is_local)
+    return {"mode": mode, "block_rows": block_rows}
+
+
+# -- rows with the same bytes ----------------------------------------------------------------------
+
+
+def _write_digests(job: _Job, number: int, advance: _Advance) -> None:
+    start, stop = job.cuts[number : number + 2].tolist()
+    if not job.is_sealed(name := f"digests-{number:05d}"):
+        rows = job.source.read(start, stop) + job.source.dtype.type(0)  # −0 becomes 0
+        blake = partial(hashlib.blake2b, digest_size=_DIGEST_BYTES, usedforsecurity=False)
+        digests = b"".join(blake(row).digest() for row in np.ascontiguousarray(rows).view(np.uint8))
+        job.seal(name, digest=np.frombuffer(digests, np.uint64).reshape(-1, 2))
+    advance(stop - start)
+
+
+def _find_copies(job: _Job) -> None:
+    """Write the rows that repeat the bytes of an earlier one, and the first row with these."""
+    if job.is_sealed("copies"):
+        return
+    names = [f"digests-{number:05d}" for number in range(len(job.cuts) - 1)]
+    digest = np.concatenate([job.read(name, "digest")[0] for name in names])
+    order = np.lexsort(digest.T)  # stable: equal digests stay in the order of their rows
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (digest[order[1:]] != digest[order[:-1]]).any(1)
+    first = np.empty_like(order)
+    first[order] = order[is_first][np.cumsum(is_first) - 1]
+    copies = np.flatnonzero(first != np.arange(len(first)))
+    job.seal("copies", rows=copies, of=first[copies])
+
+
+def _look_up(rows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the values of rows that are among the ascending keys; other rows stay themselves."""
+    if len(keys) == 0:
+        return rows
+    position = np.minimum(np.searchsorted(keys, rows), len(keys) - 1)
+    return np.where(keys[position] == rows, values[position], rows)
+
+
+# -- pairs within ε, and their components ----------------------------------------------------------
+
+
+def _write_pairs(job: _Job, number: int, advance: _Advance) -> None:
+    """Write the pairs within ε of a block; copies are one node, named by the first of them."""
+    if job.blocks is None:
+        rows, features = np.arange(job.source.n_samples), read_all(job.source)
+        n_core = len(rows)
+    else:
+        block = job.blocks[number]
+        assert block.features is not None  # noqa: S101
+        rows, features, n_core = block.rows, block.features, block.n_core
+    if not job.is_sealed(name := f"pairs-{number:05d}"):
+        originals = _look_up(rows, *job.read("copies", "rows", "of"))
+        named, first, nodes = np.unique(originals, return_index=True, return_inverse=True)
+        pairs = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        if len(features) > 1:
+            looking = np.sort(first[first < n_core])  # one row of every node with a core row
+            n_most = min(_N_NEIGHBORS, len(features) - 1)
+            found = find_neighbors(
+                features,
+                n_most,
+                metric=job.metric,
+                rows=looking,
+                recall=_RECALL,
+                seed=job.seed,
+            )
+            pairs = pairs_within(features, nodes, found, job.epsilon, job.seed)
+        job.seal(
+            name, source=named[pairs.source], target=named[pairs.target], distance=pairs.distance
+        )
+    advance(n_core)
+
+
+def _find_components(job: _Job, n_parts: int) -> int:
+    """Write the graph of all pairs, its nodes in the order of their components; return buckets."""
+    if not job.is_sealed("components"):
+        parts = [Pairs(*job.read(f"pairs-{part:05d}", *Pairs._fields)) for part in range(n_parts)]
+        pairs = join_pairs(parts)
+        nodes, ends = np.unique(np.concatenate([pairs.source, pairs.target]), return_inverse=True)
+        source, target = np.split(ends.reshape(-1), 2)
+        shape = len(nodes), len(nodes)
+        graph = coo_array((np.ones(len(source), np.int8), (source, target)), shape=shape).tocsr()
+        component = connected_components(graph, directed=False)[1]
+        order = np.argsort(component, kind="stable")
+        place = np.argsort(order)
+        sorted_pairs = np.lexsort((target, source, component[source]))
+        job.seal(
+            "components",
+            nodes=nodes[order],
+            component=component[order],
+            source=place[source[sorted_pairs]],
+            target=place[target[sorted_pairs]],
+            distance=pairs.distance[sorted_pairs],
+        )
+    n_nodes = len(job.read("components", "nodes")[0])
+    row_bytes = job.source.n_features * job.source.dtype.itemsize
+    return max(1, -(-n_nodes * row_bytes // _BUCKET_BYTES))
+
+
+# -- groups: components, cut where one row does not stand for all ----------------------------------
+
+
+def _split_groups(job: _Job, n_buckets: int, bucket: int, advance: _Advance) -> None:
+    """Write the exemplar of every node in a bucket of components."""
+    nodes, component, source, target, distance = job.read(
+        "components", "nodes", "component", "source", "target", "distance"
+    )
+    n_components = int(component[-1]) + 1 if len(component) else 0
+    first, stop = (n_components * number // n_buckets for number in (bucket, bucket + 1))
+    starts = np.searchsorted(component, np.arange(first, stop + 1))
+    of_pair = np.searchsorted(source, starts)  # nodes of one component follow each other
+    if not job.is_sealed(name := f"groups-{bucket:05d}"):
+        chosen = np.repeat(starts[:-1], np.diff(starts))  # of a pair the first row
+        is_large = np.repeat(np.diff(starts) > 2, np.diff(starts))
+        large = np.arange(starts[0], starts[-1])[is_large]
+        features = _read_rows(job, nodes[large])
+        done = 0
+        for (first, stop), (low, high) in zip(pairwise(starts), pairwise(of_pair), strict=True):
+            if stop - first == 2:
+                continue
+            pairs = Pairs(source[low:high] - first, target[low:high] - first, distance[low:high])
+            rows = features[done : done + stop - first]
+            done += stop - first
+            for exemplar, group in split_chains(rows, pairs, job.epsilon, job.metric):
+                chosen[group + first - starts[0]] = first + exemplar
+        job.seal(name, rows=nodes[starts[0] : starts[-1]], exemplar=nodes[chosen])
+    advance(int(starts[-1] - starts[0]))
+
+
+def _read_rows(job: _Job, rows: np.ndarray) -> np.ndarray:
+    """Read some rows, by one pass over the ranges of the source that hold any."""
+    features = np.empty((len(rows), job.source.n_features), job.source.dtype)
+    of_range = np.searchsorted(job.cuts, rows, side="right") - 1
+    for number in np.unique(of_range).tolist():
+        start, stop = job.cuts[number : number + 2].tolist()
+        inside = of_range == number
+        features[inside] = job.source.read(start, stop)[rows[inside] - start]
+    return features
+
+
+def _choose_kept(job: _Job, n_buckets: int, column: str | None) -> tuple[int, int, int]:
+    """Write the row that each group keeps; return how many rows are kept, groups, and copies."""
+    copies, of = job.read("copies", "rows", "of")
+    if not job.is_sealed("members"):
+        parts = [job.read(f"groups-{n:05d}", "rows", "exemplar") for n in range(n_buckets)]
+        rows, exemplar = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(rows)
+        rows, exemplar = rows[order], exemplar[order]
+        # copies, and their originals, join the group of the original
+        members = np.unique(np.concatenate([rows, copies, of]))
+        kept = _look_up(_look_up(members, copies, of), rows, exemplar)
+        if column is not None:
+            values = _read_values(job.source, column, members)
+            order = np.lexsort((members, -values, kept))
+            _, first, group = np.unique(kept[order], return_index=True, return_inverse=True)
+            kept[order] = members[order][first][group.reshape(-1)]
+        job.seal("members", rows=members, kept=kept)
+    members, kept = job.read("members", "rows", "kept")
+    n_groups = int((members == kept).sum())
+    return job.source.n_samples - len(members) + n_groups, n_groups, len(copies)
+
+
+def _read_values(source: Any, column: str, rows: np.ndarray) -> np.ndarray:
+    """Read a column of numbers; null and NaN are less than any other value."""
+    values = source.read_values(column, rows)
+    try:
+        numbers = np.array([np.nan if one is None else one for one in values], np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"column {column!r} holds {values[0]!r}, not numbers.") from error
+    return np.where(np.isnan(numbers), -np.inf, numbers)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _write_range(job: _Job, folder: Folder, number: int, advance: _Advance) -> None:
+    """Write the ids to keep, and the groups, of a range of rows."""
+    start, stop = cut_row_ranges(job.source, _FILE_ROWS)[number : number + 2].tolist()
+    name, record = f"part-{number:05d}.parquet", f"written-{number:05d}.json"
+    if not job.work.exists(record):
+        members, kept = job.read("members", "rows", "kept")
+        inside = slice(*np.searchsorted(members, [start, stop]))
+        group = np.full(stop - start, -1)
+        group[members[inside] - start] = kept[inside]
+        rows, is_member = np.arange(start, stop), group >= 0
+        is_kept = ~is_member | (group == rows)
+        ids, id_name = job.source.read_ids(start, stop), getattr(job.source, "id_column", None)
+        table = pa.table({id_name or "row": rows if ids is None else ids})
+        grouped = table.append_column("group", pa.array(group))
+        grouped = grouped.append_column("kept", pa.array(is_kept))
+        write_table(folder / "kept", name, table.filter(pa.array(is_kept)))
+        write_table(folder / "groups", name, grouped.filter(pa.array(is_member)))
+        job.work.write_json(record, {"key": job.key})
+    advance(stop - start)
+
+
+def write_table(folder: Folder, name: str, table: pa.Table) -> None:
+    """Write a Parquet file atomically."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    folder.write_bytes(name, iter([memoryview(sink.getvalue())]))

@@ -1,0 +1,243 @@
+"""Choose the number of neighbours by the graphs themselves, without labels."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from prcut.errors import InvalidInputError, warn_of
+from prcut.fit.config import FitConfig
+from prcut.graph.build import build_graph, link_neighbors, warn_of_data
+from prcut.graph.neighbors import Neighbors, find_neighbors
+from prcut.graph.rows import as_rows, column_scales, divide_columns
+from prcut.graph.similarity_graph import SimilarityGraph
+from prcut.numerics.validation import check_positive_int
+from prcut.runtime.progress import StepLog
+from prcut.search.balance import N_RESAMPLES, Resampled, choose_balance
+from prcut.search.count import ClusterCount, count_clusters
+from prcut.search.fragments import as_coarse
+from prcut.search.levels import contract_levels
+
+_LOG = logging.getLogger(__name__)
+
+# numbers of neighbours to try
+_FEW_TO_MANY = (15, 50, 100)
+# mean adjusted Rand index of the partitions of resampled graphs from which they agree
+_AGREE = 0.6
+# resamples of a fast fit: two can be compared
+_FAST_RESAMPLES = 2
+# the fraction of the neighbours that a fast fit, and any other, is to find
+_FAST_RECALL, _RECALL = 0.95, 0.98
+# to count clusters: few neighbours where the spread of the degrees, in means, is small
+_COUNTED, _EVEN = (10, 30), 1 / 3
+
+
+class ChosenGraph(NamedTuple):
+    """A graph to cluster, and the partitions of its resamples if it was chosen by these."""
+
+    graph: SimilarityGraph
+    n_neighbors: int | None = None  # None where the caller gave the graph
+    resampled: Resampled | None = None  # of the groups that a large graph is contracted to
+    scales: np.ndarray | None = None  # what the columns were divided by
+
+    @classmethod
+    def of(cls, graph: SimilarityGraph | ChosenGraph) -> ChosenGraph:
+        """Return a graph that the caller gave as if it had been chosen."""
+        return graph if isinstance(graph, ChosenGraph) else cls(graph)
+
+
+def choose_n_clusters(
+    rows: Any, graph: SimilarityGraph | None, config: FitConfig, wanted: Any
+) -> tuple[ClusterCount, Neighbors | None]:
+    """Find the number of clusters, ``"auto"`` or within two limits, by the agreement of searches.
+
+    Neighbours are 10 where degrees are even and 30 elsewhere, whatever the number turns out to be;
+    those that were found are returned, for the fit.
+    """
+    limits = [] if wanted == "auto" else wanted
+    if isinstance(limits, str) or len(limits) not in (0, 2):
+        raise InvalidInputError(
+            f"n_clusters={wanted!r} must be a whole number, 'auto', or two numbers to look between."
+        )
+    least, most = map(partial(check_positive_int, "n_clusters"), limits) if limits else (1, None)
+    if most is not None and not least <= most <= rows.shape[0]:
+        raise InvalidInputError(
+            f"n_clusters={wanted!r} must rise, to n_samples={rows.shape[0]} at most."
+        )
+    found = None
+    if graph is None:
+        rows = as_rows(divide_columns(rows, _scales(rows, config)))
+        most_neighbors = rows.shape[0] - 1
+        few, many = (min(config.n_neighbors or number, most_neighbors) for number in _COUNTED)
+        found = _find_neighbors(rows, many, config)
+        graph = link_neighbors(found.nearest(few), rows, config.similarity)
+        if _spread_of_degrees(graph) > _EVEN:
+            graph = link_neighbors(found, rows, config.similarity)
+    count = count_clusters(graph, least, most, seed=config.seed, n_jobs=config.n_threads)
+    _LOG.info("%d clusters: searches agree to %.2f", count.n_clusters, count.agreement.max())
+    if count.n_clusters == 1:
+        text = (
+            "independent searches found nothing in common, whatever the number of clusters "
+            f"(agreement {count.agreement.max():.2f} at most): all rows are one cluster; give "
+            "n_clusters as a number to divide them nevertheless."
+        )
+        warn_of(text)
+    return count, found
+
+
+def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
+    """Return what columns are divided by before rows are compared, and say so; or None.
+
+    The paper's settings take columns as they come, and so do metrics and similarities that mean
+    something else by them.
+    """
+    scales = _scales(rows, config)
+    if scales is not None:
+        text = (
+            "a few columns hold nearly all the variance, so all were divided by their "
+            "standard deviations; give graph=prcut.build_graph(X) to keep their units."
+        )
+        warn_of(text)
+    return scales
+
+
+def _scales(rows: Any, config: FitConfig) -> np.ndarray | None:
+    is_plain = config.metric == "euclidean" and not callable(config.similarity)
+    return column_scales(rows, config.seed) if config.standardize and is_plain else None
+
+
+def choose_graph(
+    rows: Any, config: FitConfig, log: StepLog | None = None, found: Neighbors | None = None
+) -> ChosenGraph:
+    """Return the sparsest graph whose resamples have similar partitions, with these partitions.
+
+    The balance weight is chosen first, on the graph of the fewest neighbours, which follows the
+    shape of clusters most closely. With that weight, more neighbours are tried where the partitions
+    of resampled edges disagree. If they always do, the largest number is taken, since it averages
+    most. A solver that trains has no partitions to compare: see :func:`choose_n_neighbors`.
+    ``config.n_neighbors``, if given, is the only one tried; ``found`` are not looked for again.
+    """
+    log = StepLog() if log is None else log
+    n_samples, scales = rows.shape[0], choose_scales(rows, config)
+    rows = divide_columns(rows, scales)
+    if config.solver == "train":
+        n_neighbors = config.n_neighbors or choose_n_neighbors(n_samples, config.n_clusters)
+        graph = build_neighbor_graph(rows, n_neighbors, config)
+        return ChosenGraph(graph, n_neighbors, scales=scales)
+    rows = as_rows(rows)
+    to_try = _neighbors_to_try(n_samples, config)
+    # the fewest are the nearest of the next number, which is often needed as well
+    at_once = to_try[:2][-1]
+    for n_neighbors in to_try:
+        if found is None or n_neighbors > found.indices.shape[1]:
+            found = _find_neighbors(rows, max(n_neighbors, at_once), config)
+        graph = link_neighbors(found.nearest(n_neighbors), rows, config.similarity)
+        log(f"{n_neighbors} neighbours")
+        resampled = _resample(graph, config)
+        # the weight of the fewest neighbours serves all others
+        config = replace(config, balance_weight=resampled.balance_weight)
+        agreement = resampled.agreement
+        log(f"{n_neighbors} neighbours: resamples agree to {agreement:.2f}")
+        if agreement >= _AGREE:
+            break
+    assert found is not None  # noqa: S101
+    warn_of_data(rows, graph, found, config.similarity, config.n_clusters)
+    return ChosenGraph(graph, n_neighbors, resampled, scales)
+
+
+def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitConfig]:
+    """Return the graph with partitions of its resamples, and the settings with their balance."""
+    resampled = chosen.resampled or _resample(chosen.graph, config)
+    config = replace(config, balance_weight=resampled.balance_weight)
+    return chosen._replace(resampled=resampled), config
+
+
+def _resample(graph: SimilarityGraph, config: FitConfig) -> Resampled:
+    levels = contract_levels(as_coarse(graph), config.n_clusters, seed=config.seed)
+    return choose_balance(
+        levels.graphs[-1],
+        config.n_clusters,
+        balance_weight=config.balance_weight,
+        n_resamples=_FAST_RESAMPLES if config.effort == "fast" else N_RESAMPLES,
+        seed=config.seed,
+        n_jobs=config.n_threads,
+    )
+
+
+def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors:
+    _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
+    recall = _FAST_RECALL if config.effort == "fast" else _RECALL
+    return find_neighbors(rows, n_neighbors, metric=config.metric, recall=recall, seed=config.seed)
+
+
+def build_neighbor_graph(rows: Any, n_neighbors: int | None, config: FitConfig) -> SimilarityGraph:
+    """Build the graph of a number of neighbours, and the rest as configured.
+
+    Neighbours that were chosen for other rows are no more than these have; None chooses here.
+    """
+    if config.n_neighbors is None:
+        chosen = n_neighbors or choose_n_neighbors(rows.shape[0], config.n_clusters)
+        n_neighbors = max(1, min(chosen, rows.shape[0] - 1))
+    assert n_neighbors is not None  # noqa: S101
+    _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
+    return build_graph(
+        rows,
+        n_neighbors,
+        metric=config.metric,
+        similarity=config.similarity,
+        max_components=config.n_clusters,
+        seed=config.seed,
+    )
+
+
+def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
+    """Return the neighbours to train with by default: a tenth of a cluster, within limits.
+
+    No more than 150, which images wanted; no more than make 20 million links (or 15 a row), which
+    keeps the graph near a gigabyte; at least 10, and below ``n_samples``.
+
+    >>> sizes = (50, 3), (13_000, 77), (60_000, 10), (10**7, 100)
+    >>> [choose_n_neighbors(n_samples, n_clusters) for n_samples, n_clusters in sizes]
+    [10, 16, 150, 15]
+    """
+    wanted = min(150, n_samples // (10 * n_clusters), max(15, 20_000_000 // n_samples))
+    return max(1, min(max(10, wanted), n_samples - 1))
+
+
+def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
+    if config.n_neighbors is not None:
+        return [int(config.n_neighbors)]
+    few, some, many = _FEW_TO_MANY
+    size = n_samples // config.n_clusters
+    # a sixth of a cluster at first and a third at last, so that small ones are not joined to others
+    few = min(few, max(10, size // 6), n_samples - 1)
+    if config.effort == "fast":
+        return [few]
+    # where clusters are very small, 30 at last; and some 20 million links in all
+    most = min(max(30, size // 3), n_samples // 3, 20_000_000 // n_samples)
+    tried = [few]
+    if most >= 2 * few:
+        tried.append(min(some, most))
+    return [*tried, many] if most >= many else tried
+
+
+def _spread_of_degrees(graph: SimilarityGraph) -> float:
+    """Return the standard deviation of the degrees over their mean."""
+    deviation, mean = torch.std_mean(graph.degree.double(), correction=0)
+    return float(deviation / mean)
+
+
+def as_graph(graph: Any, n_samples: int) -> SimilarityGraph:
+    """Return a graph that the caller gave, checked to have as many rows as the data."""
+    if not isinstance(graph, SimilarityGraph):
+        graph = SimilarityGraph.from_scipy(graph)
+    if graph.n_samples != n_samples:
+        raise InvalidInputError(
+            f"graph has n_samples={graph.n_samples} rows, X has {n_samples}; they must agree."
+        )
+    return graph  # type: ignore[no-any-return]

@@ -1,0 +1,202 @@
+"""Follow data that come week by week: clusters keep their ids, unless the objective pays for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from prcut.errors import InvalidInputError
+from prcut.fit.choose import build_neighbor_graph
+from prcut.fit.config import FitConfig
+from prcut.fit.fit import Fit, distil_votes
+from prcut.fit.known import refuse_known
+from prcut.fit.starts import score_labels
+from prcut.graph.rows import as_features, divide_columns, subtract_origin
+from prcut.runtime.folder import whole_number
+from prcut.search.follow import Change, follow
+from prcut.search.votes import Votes
+from prcut.training.assigner.network import Assigner
+from prcut.training.assigner.predict import assign_labels
+
+
+class ClusterIds(NamedTuple):
+    """What clusters are called; an id is never given to a second cluster.
+
+    Attributes
+    ----------
+    ids : int64 array, shape (n_clusters,)
+    n_given : int
+        Ids below this were given to some cluster, which may be no more.
+    """
+
+    ids: np.ndarray
+    n_given: int
+
+    @classmethod
+    def first(cls, n_clusters: int) -> ClusterIds:
+        """Return those of a first fit."""
+        return cls(np.arange(n_clusters), n_clusters)
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the clusters with these ids, −1 where there is none any more."""
+        order = np.argsort(self.ids)
+        place = order[np.searchsorted(self.ids, ids, sorter=order).clip(max=len(order) - 1)]
+        return np.where(self.ids[place] == ids, place, -1)
+
+    @property
+    def are_first(self) -> bool:
+        """Whether these are the ids of a first fit."""
+        n_clusters = len(self.ids)
+        return self.n_given == n_clusters and np.array_equal(self.ids, np.arange(n_clusters))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the ids in JSON's types."""
+        return {"cluster_ids": self.ids.tolist(), "n_ids": self.n_given}
+
+    @classmethod
+    def parse(cls, description: Any, n_clusters: int) -> ClusterIds:
+        """Return what :meth:`describe` described, which a stranger may have written.
+
+        >>> ClusterIds.parse({"cluster_ids": [0, 5], "n_ids": 6}, 2).ids.tolist()
+        [0, 5]
+        """
+        if "cluster_ids" not in description:
+            return cls.first(n_clusters)
+        ids = np.array([whole_number(one) for one in description["cluster_ids"]], np.int64)
+        n_given = whole_number(description["n_ids"])
+        if len(ids) != n_clusters or len(np.unique(ids)) != n_clusters or ids.max() >= n_given:
+            raise ValueError(f"{len(ids)} ids of {n_clusters} clusters")
+        return cls(ids, n_given)
+
+
+# rows of a fit that the next update compares new rows with
+_KEPT_ROWS = 10_000
+
+
+class Update(NamedTuple):
+    """A fit that continues another.
+
+    Attributes
+    ----------
+    fit : Fit
+        Of the earlier rows, then the new ones.
+    names : ClusterIds
+    changes : tuple of Change
+        Births, merges and deaths, with ids in place of the clusters' numbers.
+    n_renamed : int
+        Earlier rows that have another id than before.
+    """
+
+    fit: Fit
+    names: ClusterIds
+    changes: tuple[Change, ...]
+    n_renamed: int
+
+
+def update_rows(
+    old_rows: Any,
+    old_labels: np.ndarray,
+    new_rows: Any,
+    assigner: Assigner,
+    config: FitConfig,
+    names: ClusterIds,
+    *,
+    n_neighbors: int | None,
+    balance_weight: float,
+    stickiness: float = 0.1,
+    device: Any = "cpu",
+    lazy: bool = False,
+) -> Update:
+    """Continue a fit with new rows.
+
+    Parameters
+    ----------
+    old_rows, new_rows : arrays or SciPy sparse matrices, shape (n_rows, n_features)
+    old_labels : int64 array, shape (n_old_rows,)
+        Clusters of the earlier rows, −1 where they are not known.
+    assigner : Assigner
+        Of the earlier fit; it says where rows without a cluster begin.
+    config : FitConfig
+        Of the earlier fit.
+    names : ClusterIds
+        Of the earlier clusters.
+    n_neighbors : int or None
+    balance_weight : float
+        Of the earlier fit.
+    stickiness : float
+        See :func:`prcut.search.follow.follow`.
+    device : device or str
+    lazy : bool
+        See :func:`prcut.fit.fit.fit_rows`.
+    """
+    if not 0 <= stickiness < 1:
+        raise InvalidInputError(f"{stickiness=} must be at least 0 and below 1.")
+    refuse_known(config, "update, which counts rows alike and leaves sizes free")
+    rows = stack_rows(old_rows, new_rows)
+    before = np.concatenate([old_labels, np.full(new_rows.shape[0], -1)])
+    first = before.copy()
+    first[before < 0] = assign_labels(assigner, rows[before < 0])
+    scales, origin = assigner.column_scales, assigner.far_origin
+    rows = subtract_origin(rows, origin)
+    graph = build_neighbor_graph(divide_columns(rows, scales), n_neighbors, config)
+    cost = {"balance_weight": balance_weight, "stickiness": stickiness}
+    found = follow(graph, first, before >= 0, config.n_clusters, **cost)
+
+    n_given = names.n_given + found.n_numbers - config.n_clusters
+    named = np.concatenate([names.ids, np.arange(names.n_given, n_given)])
+    used, labels = np.unique(found.labels, return_inverse=True)
+    labels = labels.reshape(-1)
+    config = replace(config, n_clusters=len(used))
+    votes = Votes.of(graph, labels, (), len(used))
+    features = as_features(divide_columns(rows, scales))
+    how = {"device": device, "scales": scales, "origin": origin}
+    fit = Fit(
+        distil_votes(features, votes, config, balance_weight, lazy=lazy, **how),
+        labels,
+        score_labels(graph, labels, len(used), balance_weight),
+        balance_weight,
+        graph,
+        votes.shares(),
+        n_neighbors=n_neighbors,
+        scales=scales,
+        origin=origin,
+    )
+    ids = [*named.tolist(), -1]  # no other is -1, and so the last
+    changes = tuple(
+        one._replace(cluster=ids[one.cluster], other=ids[one.other]) for one in found.changes
+    )
+    n_renamed = int(((before >= 0) & (found.labels != before)).sum())
+    return Update(fit, ClusterIds(named[used], n_given), changes, n_renamed)
+
+
+def stack_rows(*parts: Any) -> Any:
+    """Return the rows of all parts, sparse where one is."""
+    if any(scipy.sparse.issparse(part) for part in parts):
+        return scipy.sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+def keep_some(rows: Any, labels: np.ndarray, seed: int) -> tuple[Any, np.ndarray]:
+    """Return rows of a fit, ten thousand at most, with their clusters."""
+    n_samples = rows.shape[0]
+    drawn = np.arange(n_samples)
+    if n_samples > _KEPT_ROWS:
+        rng = np.random.default_rng([seed, 4])
+        drawn = np.sort(rng.choice(n_samples, _KEPT_ROWS, replace=False))
+    return rows[drawn], labels[drawn]
+
+
+def find_positions(names: ClusterIds, assigner: Assigner, rows: Any, ids: Any) -> np.ndarray:
+    """Return the clusters of earlier rows, by their ids where these are given."""
+    if ids is None:
+        return assign_labels(assigner, rows)
+    ids = np.asarray(ids)
+    if ids.shape != (rows.shape[0],) or ids.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"old_ids of shape {ids.shape} must be an integer for each of the "
+            f"{rows.shape[0]} rows of X_old_sample."
+        )
+    return np.asarray(names.positions(ids.astype(np.int64)))

@@ -1,0 +1,396 @@
+"""Build the graph of data larger than memory, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.blocks.cells import Packing, choose_unit, nearest_cells, train_centroids
+from prcut.graph.blocks.read import BLOCKS_FORMAT, Blocks
+from prcut.graph.neighbors import Metric, draw_anchors, find_neighbors
+from prcut.graph.rows import divide_columns
+from prcut.numerics.validation import check_positive_int
+from prcut.runtime.engine import Engine, LocalEngine
+from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.progress import Progress
+from prcut.runtime.shuffle import bucket_counts, gather, is_scattered, scatter
+from prcut.runtime.sources import Source, cut_row_ranges, open_source, rows_per_read, sample_rows
+
+# measured: neighbours, weights, both directions and the copies made while they are joined
+_BYTES_PER_LINK = 100
+# a smaller block finds too few of the true neighbours; a larger one gains nothing
+_MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
+# of few blocks each sees much of the data in its halo, and compares its rows with all of that
+_MANY_BLOCKS, _ENOUGH_BLOCK_ROWS = 64, 10_000
+# rows of the largest block with its halo, relative to the mean
+LARGEST_BLOCK = 1.5
+
+
+def bytes_in_memory(n_samples: int, n_features: int, itemsize: int, n_neighbors: int) -> int:
+    """Bound the bytes of features, neighbours and graph while the graph is built.
+
+    The features are held twice: as they came, and as the search's copy in float32.
+
+    >>> bytes_in_memory(1_000_000, 128, 4, 15) / 1e9
+    2.524
+    """
+    row = n_features * (itemsize + 4) + n_neighbors * _BYTES_PER_LINK
+    return n_samples * row
+
+
+def most_block_rows(n_samples: int) -> int:
+    """Return the rows that a block has where there is memory enough.
+
+    >>> [most_block_rows(n_samples) for n_samples in (10**5, 10**6, 10**9)]
+    [10000, 15625, 100000]
+    """
+    return min(_MAX_BLOCK_ROWS, max(_ENOUGH_BLOCK_ROWS, n_samples // _MANY_BLOCKS))
+
+
+def choose_block_rows(
+    memory: int, n_samples: int, n_features: int, itemsize: int, n_neighbors: int, *, halo: int
+) -> int:
+    """Choose the rows of a block: the largest one with its halo takes at most ``memory`` bytes.
+
+    >>> choose_block_rows(8 * 10**9, 10**8, 128, 4, 15, halo=4)
+    100000
+    >>> choose_block_rows(10**9, 10**8, 128, 4, 15, halo=4)
+    81859
+    """
+    # rows with their halo are read, joined and searched; core rows may be twice the mean
+    rows = max(2.0, LARGEST_BLOCK * halo) * n_features * (2 * itemsize + 4)
+    row = int(rows + 2 * n_neighbors * _BYTES_PER_LINK)
+    least = max(_MIN_BLOCK_ROWS, 10 * n_neighbors)
+    return max(least, min(most_block_rows(n_samples), memory // row))
+
+
+def anchor_fraction(n_samples: int) -> float:
+    """Return the fraction of the rows that look for neighbours: a million, or a tenth if more."""
+    return min(1.0, max(0.1, 1e6 / n_samples))
+
+
+# rows to train centroids on
+_TRAIN_ROWS_PER_CELL, _MIN_TRAIN_ROWS = 64, 2**14
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """Options of :func:`build_blocks`.
+
+    Parameters
+    ----------
+    block_rows : int
+        Mean number of core rows per block; none has more than twice as many.
+    halo : int
+        Cells in which a row is a candidate, its own included. Work and disk grow with it, and so
+        does the fraction of the true neighbours that are found: more cells need more.
+    anchors : float in (0, 1], optional
+        Fraction of the core rows that look for neighbours (any row can be found). By default all up
+        to a million rows; beyond, a million or a tenth, whichever is more.
+    recall : float
+        Fraction of the neighbours inside a block that its search must find.
+    scales : tuple of float, optional
+        What columns are divided by where rows are compared; blocks hold them as they come.
+    kept : int, optional
+        Rows, of all, whose features blocks keep, drawn at random: enough to learn from. Rows then
+        travel in half precision, relative to their cell. By default blocks keep all rows, with
+        their halos, as they come.
+    """
+
+    n_neighbors: int = 15
+    metric: Metric = "euclidean"
+    block_rows: int = 100_000
+    halo: int = 4
+    anchors: float | None = None
+    recall: float = 0.98
+    seed: int = 0
+    scales: tuple[float, ...] | None = None
+    kept: int | None = None
+
+    @property
+    def max_core_rows(self) -> int:
+        """Largest number of core rows a block may have."""
+        return 2 * self.block_rows
+
+    @property
+    def max_rows(self) -> int:
+        """Largest number of rows a block may have with its halo."""
+        return max(self.max_core_rows, int(LARGEST_BLOCK * self.halo * self.block_rows))
+
+    def __post_init__(self) -> None:
+        for name in ("n_neighbors", "block_rows", "halo"):
+            check_positive_int(name, getattr(self, name))
+        if self.kept is not None:
+            check_positive_int("kept", self.kept)
+        if self.anchors is not None and not 0 < self.anchors <= 1:
+            raise InvalidInputError(f"anchors={self.anchors} must be in (0, 1].")
+
+
+def build_blocks(
+    data: Any,
+    path: str | Path,
+    config: BlockConfig | None = None,
+    *,
+    column: str | None = None,
+    engine: Engine | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Blocks:
+    """Build the blocks of ``data`` in the folder ``path``, or finish what an earlier run began.
+
+    Parameters
+    ----------
+    data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
+        See :func:`prcut.runtime.sources.open_source`, also for ``column``. It is streamed; memory
+        holds 16 MB of it, or one block.
+    path : str or path
+        A folder of its own, local or a URI of any pyarrow filesystem.
+    config : BlockConfig
+    engine : Engine, optional
+        Where tasks run; by default in this process.
+    on_progress : callable, optional
+        Called with a :class:`prcut.runtime.progress.Progress` after every task.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rows = np.random.default_rng(0).standard_normal((1000, 8)).astype(np.float32)
+    >>> config = BlockConfig(n_neighbors=5, block_rows=250)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     blocks = build_blocks(rows, folder, config)
+    ...     sum(block["n_core"] for block in blocks.records) == 1000
+    True
+    """
+    source = open_source(data, column=column)
+    if source.n_samples == 0 or source.n_features == 0:
+        raise InvalidInputError(
+            f"data has n_samples={source.n_samples} rows and n_features={source.n_features} "
+            "columns, expected at least one of each."
+        )
+    plan = _Plan(config or BlockConfig(), source, cut_row_ranges(source, rows_per_read(source)))
+    folder = Folder(path)
+    folder.start(plan.to_json())
+    exchange = folder / "exchange"
+    if not _is_finished(folder, plan):
+        engine = engine or LocalEngine()
+        options: dict[str, Any] = {"total": source.n_samples, "on_progress": on_progress}
+        centroids, packing = _make_centroids(folder, plan)
+        scatter_range = partial(_scatter_range, exchange, plan, centroids, packing)
+        engine.run("scatter", scatter_range, plan.n_ranges, **options)
+        layout = _layout(bucket_counts(exchange, plan.n_ranges), plan.config)
+        gather_block = partial(_gather_block, folder, exchange, plan, packing, layout)
+        engine.run("gather", gather_block, len(layout), **options)
+        _write_manifest(folder, plan, len(layout))
+    exchange.delete()
+    return Blocks(folder)
+
+
+class _Plan(NamedTuple):
+    """What every step needs to know; the key changes with any of it."""
+
+    config: BlockConfig
+    source: Source
+    cuts: np.ndarray
+
+    @property
+    def key(self) -> str:
+        return plan_key(self.to_json())
+
+    @property
+    def n_ranges(self) -> int:
+        return len(self.cuts) - 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": BLOCKS_FORMAT,
+            "config": asdict(self.config),
+            "n_samples": self.source.n_samples,
+            "n_features": self.source.n_features,
+            "dtype": self.source.dtype.name,
+            "fingerprint": self.source.fingerprint,
+            # a resumed run must cut the rows where the first one did
+            "cuts": plan_key(self.cuts.tolist()),
+        }
+
+
+def _is_finished(folder: Folder, plan: _Plan) -> bool:
+    return folder.exists("manifest.json") and all(
+        (folder / record["name"]).is_sealed("block.json", plan.key)
+        for record in Blocks(folder).records
+    )
+
+
+def _write_manifest(folder: Folder, plan: _Plan, n_blocks: int) -> None:
+    names = map(_name, range(n_blocks))
+    records = [{"name": name, **(folder / name).read_json("block.json")} for name in names]
+    found = sum(record["n_core"] for record in records)
+    if found != plan.source.n_samples:
+        raise CorruptFileError(f"{folder} holds {found} core rows of {plan.source.n_samples}.")
+    made = {"key": plan.key, "plan": plan.to_json(), "prcut": version("prcut")}
+    folder.write_json("manifest.json", {**made, "blocks": records})
+
+
+def _name(number: int) -> str:
+    return f"block-{number:05d}"
+
+
+# -- rows to cells ---------------------------------------------------------------------------
+
+
+def _make_centroids(folder: Folder, plan: _Plan) -> tuple[np.ndarray, Packing | None]:
+    """Train one centroid per cell on a sample, once, and choose how rows are packed."""
+    if not folder.is_sealed("centroids.json", plan.key):
+        n_samples = plan.source.n_samples
+        n_cells = -(-n_samples // plan.config.block_rows)
+        n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
+        sample = sample_rows(plan.source, n_train, [plan.config.seed, 0])
+        limit = plan.config.max_core_rows * len(sample) / n_samples
+        compared = divide_columns(sample, plan.config.scales)
+        centroids = train_centroids(compared, n_cells, limit, plan.config.metric, plan.config.seed)
+        arrays = {"centroids.npy": centroids, "unit.npy": choose_unit(sample)}
+        folder.seal("centroids.json", arrays, {"key": plan.key})
+    centroids = folder.read_array("centroids.npy")
+    if plan.config.kept is None or plan.source.dtype.itemsize <= 2:
+        return centroids, None
+    unit, compared_by = folder.read_array("unit.npy"), (plan.config.metric, plan.config.scales)
+    return centroids, Packing.of(centroids, unit, *compared_by)
+
+
+def _scatter_range(
+    exchange: Folder,
+    plan: _Plan,
+    centroids: np.ndarray,
+    packing: Packing | None,
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Send the rows of a row range to their nearest cells.
+
+    A bucket is a cell and the rank of that cell among the nearest of a row.
+    """
+    start, stop = plan.cuts[number : number + 2].tolist()
+    if not is_scattered(exchange, number, plan.key):
+        features = plan.source.read(start, stop)
+        columns = {"features": features, "rows": np.arange(start, stop)}
+        halo = plan.config.halo
+        n_nearest = min(halo, len(centroids))
+        compared = divide_columns(features, plan.config.scales)
+        cells = nearest_cells(centroids, compared, n_nearest, plan.config.metric)
+        bucket = halo * cells + np.arange(n_nearest)
+        copies = np.repeat(np.arange(stop - start), n_nearest)
+        if packing is not None:
+            columns = {name: column[copies] for name, column in columns.items()}
+            columns["features"] = packing.pack(columns["features"], cells.ravel())
+            copies = np.arange(len(copies))
+        scatter(exchange, number, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
+    advance(stop - start)
+
+
+# -- cells to blocks -------------------------------------------------------------------------
+
+
+# (bucket, start, step): every step-th row of a bucket, beginning with row start
+_Slice = tuple[int, int, int]
+
+
+def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Slice]]:
+    """Choose the slices of buckets that make up every block, its core first.
+
+    No block has more than twice the mean number of core rows, nor more than 1.5 times the mean
+    number of rows in all; otherwise the largest block, and the memory, would grow with the data. A
+    cell with too many core rows is dealt out to several blocks: that concerns only cells k-means
+    could not split, such as thousands of copies of one row. If a halo is too large, its nearest
+    ranks are kept.
+    """
+    layout = []
+    for cell, ranks in enumerate(count.reshape(-1, config.halo).tolist()):
+        n_blocks = -(-ranks[0] // config.max_core_rows)
+        for number in range(n_blocks):
+            slices, room = [], config.max_rows
+            for rank, n_rows in enumerate(ranks):
+                if n_rows == 0 or room <= 0:
+                    continue
+                step = max(n_blocks, -(-n_rows // room))
+                slices.append((config.halo * cell + rank, number % step, step))
+                room -= -(-n_rows // step)
+            layout.append(slices)
+    return layout
+
+
+def _gather_block(
+    folder: Folder,
+    exchange: Folder,
+    plan: _Plan,
+    packing: Packing | None,
+    layout: list[list[_Slice]],
+    number: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Collect a block's rows and find the neighbours of its anchors."""
+    block = folder / _name(number)
+    if not block.is_sealed("block.json", plan.key):
+        _make_block(block, exchange, plan, packing, layout[number], number)
+    advance(int(block.read_json("block.json")["n_core"]))
+
+
+def _make_block(
+    block: Folder,
+    exchange: Folder,
+    plan: _Plan,
+    packing: Packing | None,
+    slices: list[_Slice],
+    number: int,
+) -> None:
+    config, cell = plan.config, slices[0][0] // plan.config.halo
+    ranks = [gather(exchange, plan.n_ranges, ["rows", "features"], *one) for one in slices]
+    n_core = len(ranks[0]["rows"])
+    pieces = [ranked.pop("features") for ranked in ranks]
+    features = np.concatenate(pieces) if packing is None else packing.unpack(pieces, cell)
+    del pieces
+    fraction = config.anchors or anchor_fraction(plan.source.n_samples)
+    anchors = draw_anchors(n_core, fraction, np.random.default_rng([config.seed, 1, number]))
+    neighbors, distances, recall = _find_neighbors(features, anchors, config)
+    arrays = {
+        "rows.npy": np.concatenate([ranked["rows"] for ranked in ranks]),
+        "anchors.npy": anchors.astype(np.int32),
+        "neighbors.npy": neighbors,
+        "distances.npy": distances,
+    }
+    if config.kept is None:
+        arrays["features.npy"] = features
+    else:
+        rng = np.random.default_rng([config.seed, 2, number])
+        kept = draw_anchors(n_core, min(1.0, config.kept / plan.source.n_samples), rng)
+        arrays["kept.npy"] = kept.astype(np.int32)
+        arrays["features.npy"] = features[kept].astype(plan.source.dtype, copy=False)
+    content = {
+        "key": plan.key,
+        "cell": cell,
+        "n_core": n_core,
+        "n_halo": len(features) - n_core,
+        "n_anchors": len(anchors),
+        "recall": round(float(recall), 4),
+    }
+    block.seal("block.json", arrays, content)
+
+
+def _find_neighbors(
+    features: np.ndarray, anchors: np.ndarray, config: BlockConfig
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return neighbours, -1 where there are too few rows, their distances, and the recall."""
+    neighbors = np.full((len(anchors), config.n_neighbors), -1, np.int32)
+    distances = np.full(neighbors.shape, np.inf, np.float32)
+    n_found = min(config.n_neighbors, len(features) - 1)
+    if n_found == 0:
+        return neighbors, distances, 1.0
+    options: dict[str, Any] = {"metric": config.metric, "recall": config.recall}
+    compared = divide_columns(features, config.scales)
+    found = find_neighbors(compared, n_found, rows=anchors, seed=config.seed, **options)
+    neighbors[:, :n_found], distances[:, :n_found] = found.indices, found.distances
+    return neighbors, distances, found.recall

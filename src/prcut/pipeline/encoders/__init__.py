@@ -1,1 +1,0 @@
-"""Pretrained encoders of texts and images, by name or from local files."""

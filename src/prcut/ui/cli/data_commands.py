@@ -1,0 +1,236 @@
+"""Commands about data: embed, dedup, sample; and about this machine: plan, doctor."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from prcut.errors import InvalidInputError
+from prcut.ui.cli import options
+from prcut.ui.cli.options import argument, option
+from prcut.ui.cli.shared import echo, messages_of, open_engine, progress_of
+
+# neighbours per row that `prcut plan` counts: those of a fit on disk by default
+_NEIGHBORS = 15
+
+
+def embed(
+    data: Annotated[str, argument("DATA", "A Parquet file, a folder of them, or a .txt file.")],
+    model: Annotated[
+        str,
+        option(
+            "--model NAME",
+            "minilm, efficientnet-lite0, a local model or .onnx file, or "
+            "sentence-transformers:NAME.",
+        ),
+    ],
+    out: Annotated[str, option("--out,-o FILE", "Parquet or .npy file to write.")],
+    column: Annotated[str | None, option("--column NAME", "Column of the texts or images.")] = None,
+    batch_size: Annotated[
+        int | None, option("--batch-size N", "Rows at a time; 64, or 256 on a GPU.")
+    ] = None,
+    device: options.Device = "auto",
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the vector of every text or image of DATA to a Parquet or .npy file.
+
+    The Parquet file has the columns of DATA and a column vector, float16, which prcut fit reads.
+    Memory does not grow with the number of rows; what an interrupted command has encoded is kept,
+    and the same command resumes it.
+
+    [bold]Examples[/bold]
+
+    prcut embed texts.parquet --column body --model minilm --out vectors.parquet
+
+    prcut embed photos.parquet --column jpeg --model efficientnet-lite0 --out vectors.npy
+    """
+    with progress_of(quiet) as display:
+        from prcut.curate.embed import embed_file
+
+        written = embed_file(
+            data,
+            model,
+            out,
+            column=column,
+            batch_size=batch_size,
+            device=device,
+            on_progress=display.on_progress,
+        )
+    echo({"embeddings": out, "rows": written.n_samples, "features": written.n_features})
+
+
+def dedup(
+    run_or_data: Annotated[
+        str,
+        argument(
+            "RUN_OR_DATA", "A run folder, or data: a .npy file, a Parquet file or a folder of them."
+        ),
+    ],
+    out: Annotated[str, option("--out,-o DIR", "Folder for the ids to keep and the groups.")],
+    epsilon: Annotated[float, option("--epsilon X", "Largest distance of near-duplicates.")] = 0.05,
+    metric: Annotated[str, option("--metric NAME", "cosine (1 − cosine) or euclidean.")] = "cosine",
+    keep: Annotated[
+        str, option("--keep WHICH", "exemplar, or best:COLUMN (the largest value).")
+    ] = "exemplar",
+    column: options.Column = None,
+    id_column: options.IdColumn = None,
+    seed: options.Seed = 0,
+    memory: options.Memory = None,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find near-duplicates: write the ids to keep, and the groups, as Parquet.
+
+    Rows within EPSILON of each other are near-duplicates. A chain of them is cut where its ratio
+    cut is low. Of every group the exemplar is kept, or the row with the largest value in a column.
+    The same command resumes what was interrupted.
+
+    [bold]Examples[/bold]
+
+    prcut dedup embeddings.parquet --out unique --id-column id
+
+    prcut dedup run --out unique --epsilon 0.02 --keep best:quality
+    """
+    from prcut.runtime.device import parse_bytes
+
+    limit = None if memory is None else parse_bytes(memory)
+    with progress_of(quiet) as display:
+        from prcut.curate.dedup import find_duplicates
+
+        found = find_duplicates(
+            run_or_data,
+            out,
+            epsilon=epsilon,
+            metric=metric,  # type: ignore[arg-type]  # checked by it
+            keep=keep,
+            column=column,
+            id_column=id_column,
+            seed=seed,
+            memory=limit,
+            engine=open_engine(engine, address),
+            on_progress=display.on_progress,
+        )
+    figures = {"rows": found.n_samples, "kept_rows": found.n_kept, "copies": found.n_copies}
+    paths = {"kept": f"{out}/kept", "groups": f"{out}/groups"}
+    echo(paths | figures | {"n_groups": found.n_groups})
+
+
+def sample(
+    run: Annotated[str, argument("RUN", "A finished run folder with labels.")],
+    out: Annotated[str, option("--out,-o FILE", "Parquet file of ids and labels to write.")],
+    size: Annotated[int, option("--size,-n N", "Number of rows.")],
+    balance: Annotated[
+        str,
+        option(
+            "--balance HOW",
+            "tree, equal quotas down the tree of clusters; uniform, equal quotas for all "
+            "clusters; or temperature:T, quotas by sizes to the power of 1/T.",
+        ),
+    ] = "tree",
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Draw a balanced sample of the rows of a run: write their ids and labels as Parquet.
+
+    The same command draws the same rows.
+
+    [bold]Examples[/bold]
+
+    prcut sample run --out sample.parquet --size 1000
+
+    prcut sample run --out sample.parquet --size 1000 --balance temperature:2
+    """
+    with messages_of(quiet):
+        from prcut.curate.sample import write_sample
+
+        n_rows, n_clusters = write_sample(run, out, size, balance, seed=seed)
+    echo({"sample": out, "rows": n_rows, "n_clusters": n_clusters})
+
+
+def plan(
+    rows: Annotated[str, option("--rows N", "Number of rows, such as 1e9.")],
+    dim: Annotated[int, option("--dim N", "Features per row.")],
+    clusters: Annotated[int, option("--clusters,--k,-k N", "Number of clusters.")],
+    bytes_per_value: Annotated[int, option("--bytes-per-value N", "Bytes of a feature.")] = 4,
+) -> None:
+    """Estimate what a run on disk needs: disk, memory, core-hours, traffic.
+
+    [bold]Examples[/bold]
+
+    prcut plan --rows 1e9 --dim 768 --k 10000 --bytes-per-value 2
+
+    prcut plan --rows 5e6 --dim 64 --k 1000
+    """
+    from prcut.graph.blocks.build import most_block_rows
+    from prcut.runs import plan as capacity
+
+    try:
+        n_samples = int(float(rows))
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{rows=} is not a number such as 1e9.") from error
+    block_rows = most_block_rows(n_samples)
+    work = capacity.Workload(n_samples, dim, clusters, bytes_per_value, _NEIGHBORS, block_rows)
+    stages = capacity.plan_stages(work)
+    results = {
+        "rows": n_samples,
+        "blocks": work.n_blocks,
+        "disk_bytes": capacity.disk_peak(stages),
+        "leader_bytes": capacity.leader_memory(stages),
+        "core_hours": sum(one.core_seconds for one in stages) / 3600,
+        "stages": stages,
+    }
+    echo(results, capacity.show_plan(work))
+
+
+def doctor() -> None:
+    """Show versions, threads, GPU, memory, disk, kernels, and what is missing for which extra.
+
+    Attach it to a bug report. Nothing is written or sent.
+
+    [bold]Examples[/bold]
+
+    prcut doctor
+
+    prcut doctor --json
+    """
+    import os
+    import platform
+    import re
+    import shutil
+    from importlib import metadata
+
+    import torch
+
+    from prcut.runtime.device import available_memory, readable_bytes
+
+    try:
+        from prcut.search import kernels  # noqa: F401
+
+        compiled = "compiled"
+    except ImportError as error:  # which names the remedy
+        compiled = f"missing: {error}"
+    installed = {one.metadata["Name"].lower(): one.version for one in metadata.distributions()}
+    versions = {"python": platform.python_version(), "prcut": metadata.version("prcut")}
+    missing: dict[str, list[str]] = {}
+    for line in metadata.requires("prcut") or ():
+        name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
+        version = installed.get(name.lower(), "missing")
+        extra = re.search(r"extra\s*==\s*['\"](.+?)['\"]", line)
+        if not extra:
+            versions[name] = version
+        elif extra[1] not in ("bench", "dev", "docs") and version == "missing":
+            missing.setdefault(extra[1], []).append(name)
+    found = {
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": "CUDA" if torch.cuda.is_available() else "none",
+        "memory_free": readable_bytes(available_memory()),
+        "disk_free": readable_bytes(shutil.disk_usage(".").free),
+        "kernels": compiled,
+    }
+    lacks = {f"prcut[{extra}]": f"lacks {', '.join(names)}" for extra, names in missing.items()}
+    lines = [f"{name:<18}  {value}" for name, value in {**versions, **found, **lacks}.items()]
+    if missing:
+        lines.append(f"pip install 'prcut[{','.join(missing)}]' brings what is missing")
+    echo({"versions": versions, **found, "missing": missing}, "\n".join(lines))

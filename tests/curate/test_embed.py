@@ -1,0 +1,198 @@
+"""Embedding lists and files: order, cache, resuming, and what is refused."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from killed import contents, kill_after, needs_fork
+from prcut.curate import embed as embedding
+from prcut.curate import embed as encoders
+from prcut.curate.embed import Encoder, embed, embed_file
+from prcut.errors import InvalidInputError, PRCutError
+from prcut.runtime.progress import Progress
+
+
+class Counting:
+    """The length of a text, or the mean colour of an image, times a weight."""
+
+    def __init__(self) -> None:
+        self.weight = 1.0
+        self.seen: list[int] = []
+        self.dies_after = 10**9
+
+    def __call__(self, batch: list[Any]) -> np.ndarray:
+        if sum(self.seen) >= self.dies_after:
+            raise KeyboardInterrupt
+        self.seen.append(len(batch))
+        sizes = [len(one) if isinstance(one, str) else float(one.mean()) for one in batch]
+        return np.array([[size * self.weight, 1.0] for size in sizes])
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """An encoder by the name ``counting:…``, and chunks of four rows."""
+    module = Counting()
+
+    def load(model: str, *_: Any) -> Encoder:
+        return Encoder(module, f"{model} {module.weight}")
+
+    monkeypatch.setitem(encoders.LOADERS, "counting", (("images", "texts"), load))
+    monkeypatch.setattr(embedding, "_CHUNK_ROWS", 4)
+    return module
+
+
+TEXTS = ["abc", "", "ab", "a" * 7, "abcd"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        tuple,
+        np.array,
+        pd.Series,
+        pl.Series,
+        pa.array,
+        lambda texts: pl.DataFrame({"t": texts}),
+    ],
+)
+def test_texts_of_any_container_keep_their_order(make: Callable[[list[str]], Any]) -> None:
+    given = make(TEXTS)
+    rows = embed(given, Counting(), column="t" if hasattr(given, "columns") else None, batch_size=2)
+    assert rows.dtype == np.float16
+    assert rows.tolist() == [[len(text), 1] for text in TEXTS]
+
+
+def test_images_may_have_several_sizes_and_be_encoded() -> None:
+    image = pytest.importorskip("PIL.Image")
+    content = io.BytesIO()
+    image.fromarray(np.full((4, 3, 3), 7, np.uint8)).save(content, "PNG")
+    stack = np.full((2, 5, 5), 3, np.uint8)
+    assert embed(stack, Counting())[:, 0].tolist() == [3, 3]
+    assert embed([stack[0], content.getvalue()], Counting())[:, 0].tolist() == [3, 7]
+
+
+def test_a_stopped_call_continues_and_a_repeated_one_only_reads(
+    tmp_path: Path, counting: Counting
+) -> None:
+    texts = ["x" * length for length in range(11)]
+    counting.dies_after = 6
+    with pytest.raises(KeyboardInterrupt):
+        embed(texts, "counting:x", batch_size=2, cache=tmp_path)
+    counting.seen, counting.dies_after = [], 10**9
+    seen: list[Progress] = []
+    rows = embed(texts, "counting:x", batch_size=2, cache=tmp_path, on_progress=seen.append)
+    assert sum(counting.seen) == 7  # the first chunk of 4 was kept
+    assert rows[:, 0].tolist() == [*range(11)]
+    assert [one.done for one in seen] == [4, 6, 8, 10, 11]
+    assert {(one.stage, one.total) for one in seen} == {("embed", 11)}
+    embed(texts, "counting:x", cache=tmp_path)
+    assert sum(counting.seen) == 7
+
+
+def test_other_weights_items_or_encoders_are_computed_anew(
+    tmp_path: Path, counting: Counting
+) -> None:
+    for model, texts in [("counting:x", ["a"]), ("counting:y", ["a"]), ("counting:x", ["b"])]:
+        embed(texts, model, cache=tmp_path)
+    counting.weight = 7
+    assert embed(["a"], "counting:x", cache=tmp_path)[0, 0] == 7
+    assert counting.seen == [1] * 4
+
+
+@pytest.mark.usefixtures("counting")
+def test_damaged_chunks_are_computed_anew(tmp_path: Path) -> None:
+    embed(["a", "bc"], "counting:x", cache=tmp_path)
+    (file,) = tmp_path.rglob("*.npy")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert embed(["a", "bc"], "counting:x", cache=tmp_path)[:, 0].tolist() == [1, 2]
+
+
+def test_overflow_is_refused_by_row(tmp_path: Path, counting: Counting) -> None:
+    counting.weight = 1e4
+    with pytest.raises(PRCutError, match=r"1 of the items 4\.\.5, the first is item 5"):
+        embed(["a"] * 5 + ["a" * 9], "counting:x", cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([], "items must be"),
+        (["a", None], "item 1 is a NoneType, expected a text"),
+        (np.zeros((2, 4, 4)), "item 0 is a ndarray, expected a uint8 image"),
+        ("nowhere.parquet", "cannot be read"),
+    ],
+)
+def test_what_is_no_text_or_image_is_named(items: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        embed(items, Counting())
+    with pytest.raises(InvalidInputError, match="gave shape"):
+        embed(["a", "b"], lambda texts: [1.0, 2.0])
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three files of texts, the second without rows."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number, (start, stop) in enumerate([(0, 50), (50, 50), (50, 90)]):
+        texts = pa.array(["x" * (row * row % 89) for row in range(start, stop)], pa.string())
+        ids = pa.array([f"<b>{row}" for row in range(start, stop)], pa.string())
+        table = pa.table({"key": ids, "body": texts})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=11)
+    return folder
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_file_gets_the_columns_of_the_data_and_their_vectors(data: Path, tmp_path: Path) -> None:
+    made = embed_file(data, "counting:x", tmp_path / "out.parquet", column="body")
+    assert (made.n_samples, made.n_features) == (90, 2)
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.schema.names == ["key", "body", "vector"]
+    assert table.schema.field("vector").type == pa.list_(pa.float16(), 2)
+    assert table["key"].to_pylist() == [f"<b>{row}" for row in range(90)]
+    rows = np.stack(table["vector"].to_numpy())
+    assert rows[:, 0].tolist() == [row * row % 89 for row in range(90)]
+    embed_file(data, "counting:x", tmp_path / "out.npy", column="body")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), rows)
+    np.testing.assert_array_equal(embed(str(data), "counting:x", column="body"), rows)
+    (tmp_path / "lines.txt").write_text("a\nbcd\n")
+    assert embed(tmp_path / "lines.txt", "counting:x")[:, 0].tolist() == [1, 3]
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.npy", "out.parquet"]
+
+
+def test_a_finished_file_is_kept_and_another_is_not_replaced(
+    data: Path, tmp_path: Path, counting: Counting
+) -> None:
+    out = tmp_path / "out.parquet"
+    made = embed_file(data, "counting:x", out, column="body")
+    counting.seen.clear()
+    assert embed_file(data, "counting:x", out, column="body") == made
+    assert not counting.seen
+    with pytest.raises(InvalidInputError, match="not from this model"):
+        embed_file(data, "counting:y", out, column="body")
+    with pytest.raises(InvalidInputError, match=r"must be a column of .*key, body"):
+        embed_file(data, "counting:y", out, column="text")
+
+
+@needs_fork
+@pytest.mark.usefixtures("counting")
+@pytest.mark.parametrize("n_files", [5, 30])
+def test_killed_and_resumed_gives_the_same_bytes(data: Path, tmp_path: Path, n_files: int) -> None:
+    whole, killed = tmp_path / "whole.parquet", tmp_path / "killed.parquet"
+    embed_file(data, "counting:x", whole, column="body")
+    kill_after(n_files, lambda: embed_file(data, "counting:x", killed, column="body"))
+    assert not killed.exists()
+    embed_file(data, "counting:x", killed, column="body")
+    assert [*contents(killed).values()] == [*contents(whole).values()]

@@ -1,0 +1,72 @@
+import pickle
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from prcut import Assigner, build_graph, ratio_cut
+from prcut.fit.config import FitConfig
+from prcut.fit.fit import fit_rows
+from prcut.fit.starts import LazyStart, Start
+from prcut.numerics.objective import hard_objective
+from prcut.runtime.folder import Folder
+from prcut.training.state import Record, TrainState
+
+CONFIG = FitConfig.of(
+    "default", 3, solver="train", max_steps=100, batch_size=512, n_heads=2, n_init=2
+)
+
+
+@pytest.mark.costly("two starts are trained")
+def test_the_best_start_is_kept_and_finished_ones_are_not_trained_again(tmp_path: Path) -> None:
+    rows, labels = make_blobs(900, 5, centers=3, cluster_std=1.5, random_state=0)
+    graph, folder = build_graph(rows, 30, max_components=3), Folder(tmp_path)
+    seen: dict[int, list[Record]] = {0: [], 1: []}
+    fit = fit_rows(
+        rows, CONFIG, graph, checkpoint=folder, on_record=lambda start, r: seen[start].append(r)
+    )
+    assert fit.labels is not None
+    assert adjusted_rand_score(labels, fit.labels) > 0.98
+    found = torch.from_numpy(fit.labels)
+    assert fit.score.objective == pytest.approx(hard_objective(graph.weight, found, 3))
+    assert fit.score.ratio_cut == pytest.approx(ratio_cut(graph.weight, found, 3).item())
+    assert fit.state.records in seen.values()
+    assert all(seen.values())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["start-0", "start-1"]
+    trained: list[int] = []
+    again = fit_rows(
+        rows, CONFIG, graph, checkpoint=folder, on_record=lambda start, _: trained.append(start)
+    )
+    assert trained == []
+    assert again.score.objective == fit.score.objective
+    np.testing.assert_array_equal(again.labels, fit.labels)
+
+
+def test_a_lazy_start_is_made_once_and_what_it_is_made_from_is_released() -> None:
+    made: list[int] = []
+    source = np.zeros(3)
+    held = weakref.ref(source)
+
+    def make(rows: np.ndarray) -> Start:
+        made.append(len(rows))
+        time.sleep(0.05)  # long enough for the other threads to come
+        assigner = Assigner(2, 2)
+        return Start(assigner, TrainState.start(assigner, CONFIG.train))
+
+    lazy = LazyStart(partial(make, source))
+    del source
+    with ThreadPoolExecutor(4) as pool:
+        starts = list(pool.map(lambda _: lazy(), range(4)))
+    assert made == [3]
+    assert all(start is starts[0] for start in starts)
+    assert held() is None
+    again = pickle.loads(pickle.dumps(lazy))()  # noqa: S301
+    for name, value in starts[0].assigner.state_dict().items():
+        assert torch.equal(again.assigner.state_dict()[name], value)

@@ -1,0 +1,217 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.runtime import parquet
+from prcut.runtime.parquet import ParquetSource, SourceFile
+from prcut.runtime.sources import open_source, read_all
+
+ROWS = np.random.default_rng(0).standard_normal((101, 5)).astype(np.float32)
+
+
+def as_lists(rows: np.ndarray, kind: str) -> pa.Array:
+    if kind == "fixed":
+        return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    offsets = np.arange(0, rows.size + 1, rows.shape[1])
+    if kind == "large":
+        return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(rows.ravel()))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(rows.ravel()))
+
+
+def write(folder: Path, rows: np.ndarray, kind: str = "fixed", **columns: list[object]) -> Path:
+    """Three files, row groups of 7."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, part in enumerate(np.array_split(np.arange(len(rows)), 3)):
+        table = pa.table(
+            {"x": as_lists(rows[part], kind)}
+            | {name: [values[i] for i in part] for name, values in columns.items()}
+        )
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=7)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["fixed", "list", "large"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_parquet_of_any_list_and_float(tmp_path: Path, kind: str, dtype: type) -> None:
+    rows = ROWS.astype(dtype)
+    source = open_source(write(tmp_path / "data", rows, kind))
+    assert (source.n_samples, source.n_features) == rows.shape
+    assert source.dtype == (np.float16 if dtype is np.float16 else np.float32)
+    np.testing.assert_array_equal(source.read(0, 101), rows.astype(source.dtype))
+
+
+@given(ranges=st.lists(st.tuples(st.integers(0, 101), st.integers(0, 101)), max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_any_range_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, ranges: list[tuple[int, int]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "ranges"
+    if not folder.exists():
+        write(folder, ROWS, id=[f"é{i}" for i in range(101)])
+    source = open_source(folder, id_column="id")
+    for bounds in ranges:
+        start, stop = min(bounds), max(bounds)
+        np.testing.assert_array_equal(source.read(start, stop), ROWS[start:stop])
+        if stop > start:
+            ids = source.read_ids(start, stop)
+            assert ids is not None
+            assert ids.to_pylist() == [f"é{i}" for i in range(start, stop)]
+
+
+def test_reading_on_decodes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(write(tmp_path / "data", ROWS))
+    decoded = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def note(self: pq.ParquetFile, size: int, groups: list[int], columns: list[str]) -> object:
+        decoded.extend(groups)
+        return iter_batches(self, size, groups, columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", note)
+    source._streams.clear()  # type: ignore[attr-defined]
+    for start in range(0, 101, 10):
+        source.read(start, min(start + 10, 101))
+    assert len(decoded) == 15  # 5 row groups in each of 3 files
+
+
+def test_other_files_are_passed_over_and_single_files_and_filesystems_work(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data", ROWS)
+    for name in ("_SUCCESS.parquet", ".tmp.parquet", "readme.txt"):
+        (folder / name).write_bytes(b"no")
+    assert open_source(folder).n_samples == 101
+    assert open_source(folder / "0.parquet").n_samples == 34
+    remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    assert open_source("data", filesystem=remote).n_samples == 101
+    assert open_source(f"file://{folder}").n_samples == 101
+
+
+def test_fingerprint_changes_with_the_files(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "a", ROWS), write(tmp_path / "b", ROWS[:100])
+    assert open_source(first).fingerprint != open_source(second).fingerprint
+
+
+def test_two_list_columns_must_be_named(tmp_path: Path) -> None:
+    table = pa.table({"a": as_lists(ROWS, "fixed"), "b": as_lists(ROWS, "list"), "n": range(101)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(InvalidInputError, match=r"has 2 columns of float lists \(a, b\); name one"):
+        open_source(tmp_path / "t.parquet")
+    one, other = (open_source(tmp_path / "t.parquet", column=name) for name in "ab")
+    assert other.n_features == 5
+    assert one.fingerprint != other.fingerprint
+    with pytest.raises(InvalidInputError, match=r"no column 'c'; it has a, b, n"):
+        open_source(tmp_path / "t.parquet", column="c")
+    with pytest.raises(InvalidInputError, match=r"column 'n' of .* is int64, expected lists"):
+        open_source(tmp_path / "t.parquet", column="n")
+    with pytest.raises(InvalidInputError, match=r"no column 'id'"):
+        open_source(tmp_path / "t.parquet", column="a", id_column="id")
+    with pytest.raises(InvalidInputError, match=r"column 'b' of .*, expected integers or strings"):
+        open_source(tmp_path / "t.parquet", column="a", id_column="b")
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        (
+            [[1.0, 2.0], [1.0]],
+            "column 'x' holds a list of 1 values in row 1, expected n_features=2",
+        ),
+        ([[1.0, 2.0], None], "column 'x' has 1 null lists in rows 0..1"),
+        ([[1.0, 2.0], [1.0, None]], "column 'x' has 1 null values in rows 0..1"),
+        ([[1.0, 2.0], [1.0, float("nan")]], "NaN or infinity in 1 of the rows .* first is row 1"),
+    ],
+)
+def test_wrong_lists_are_refused(tmp_path: Path, lists: list[object], message: str) -> None:
+    pq.write_table(pa.table({"x": lists}), tmp_path / "t.parquet")
+    source = open_source(tmp_path / "t.parquet")
+    with pytest.raises(InvalidInputError, match=message):
+        source.read(0, 2)
+
+
+def test_lists_of_another_length_in_a_later_file_are_refused(tmp_path: Path) -> None:
+    for number, n_features in enumerate((5, 4)):
+        table = pa.table({"x": as_lists(ROWS[:, :n_features], "fixed")})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    source = open_source(tmp_path)
+    with pytest.raises(InvalidInputError, match="a list of 4 values in row 101, expected n_feat"):
+        source.read(0, 202)
+
+
+def test_values_of_any_column_are_read_at_given_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 3)  # several batches in a row group of 7
+    folder = write(tmp_path / "data", ROWS, text=[f"row {i}" for i in range(101)])
+    source = ParquetSource(str(folder), None, None, None)
+    for rows in ([], [0], [100], [6, 7], [0, 5, 6, 33, 34, 35, 90, 100], list(range(101))):
+        found = source.read_values("text", np.asarray(rows, np.int64))
+        assert found == [f"row {row}" for row in rows]
+    with pytest.raises(InvalidInputError, match="no column 'other'; it has x, text"):
+        source.read_values("other", np.arange(3))
+
+
+def test_a_source_that_reads_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path / "data", ROWS))
+    source.read(0, 10)
+    sent = pickle.loads(pickle.dumps(source))  # noqa: S301
+    np.testing.assert_array_equal(sent.read(10, 50), ROWS[10:50])
+    np.testing.assert_array_equal(source.read(10, 50), ROWS[10:50])
+
+
+def test_files_know_their_names_in_the_folder_and_their_row_ranges(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data/day=1", ROWS)
+    (folder / "2.parquet").rename(tmp_path / "data/z.parquet")
+    source = open_source(tmp_path / "data")
+    assert isinstance(source, ParquetSource)
+    assert source.files == [
+        SourceFile("day=1/0.parquet", 0, 34),
+        SourceFile("day=1/1.parquet", 34, 68),
+        SourceFile("z.parquet", 68, 101),
+    ]
+    alone = open_source(tmp_path / "data/z.parquet")
+    assert isinstance(alone, ParquetSource)
+    assert alone.files == [SourceFile("z.parquet", 0, 33)]
+
+
+LISTS = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"e": pa.array([1.0, 2.0]), "id": pa.array([1, 2])}, "expected lists of floats"),
+        ({"e": LISTS, "id": pa.array([1.5, 2.5])}, "expected integers or strings"),
+        ({"e": LISTS, "id": pa.array(["a", "b"])}, "make them the same"),
+        ({"e": LISTS}, "has no column 'id'"),
+    ],
+)
+def test_files_of_one_folder_must_be_of_one_kind(
+    tmp_path: Path, columns: dict[str, pa.Array], message: str
+) -> None:
+    pq.write_table(pa.table({"e": LISTS, "id": [1, 2]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "1.parquet")
+    with pytest.raises(InvalidInputError, match=message):
+        open_source(str(tmp_path), column="e", id_column="id")
+
+
+def test_files_with_fewer_rows_than_they_say_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"e": LISTS}), tmp_path / "0.parquet")
+    source = open_source(str(tmp_path))
+    monkeypatch.setattr(source, "n_samples", 10**13)
+    with pytest.raises(InvalidInputError, match="do not fit in memory"):
+        read_all(source)
+    monkeypatch.setattr(source, "n_samples", 3)
+    with pytest.raises(CorruptFileError, match="hold fewer rows than they declare"):
+        read_all(source)
+    for n_rows, groups in ((3, [2]), (-1, [-1]), (2**62, [2**62])):
+        with pytest.raises(CorruptFileError, match="it is altered or forged"):
+            parquet._check_counts(n_rows, groups, 1000, "x")
