@@ -3,7 +3,7 @@
 126 data sets (texts, images, tables, planted, long-tailed samples), in two halves:
 ``development``, by which rules may be changed, and ``test``, which is run once per release
 candidate from a clean checkout; each start of it is a line in ``results/contest_test_log.md``.
-Runs are processes forked from one, and resumable; the records are ``results/contest.jsonl`` and
+Runs are processes of their own, and resumable; the records are ``results/contest.jsonl`` and
 ``results/contest_test.jsonl``.
 
 Exits with 1 when a claim falls short: mean rank (NMI) of the default before every peer's, over all
@@ -28,14 +28,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness.contest.claims import check_claims
-from benchmarks.harness.contest.picture import draw_ranks
 from benchmarks.harness.contest.report import describe_contest
 from benchmarks.harness.contest.scoreboard import make_scoreboard
 from benchmarks.harness.contest.sets import HALVES
 from benchmarks.harness.contest.specs import contest_specs
 from benchmarks.harness.records import RunRecord, read_records
 from benchmarks.harness.runner import pending_specs, run_all
-from benchmarks.harness.warm import run_warm
 
 from _verdict import verdict
 
@@ -67,7 +65,7 @@ def run_half(half: str) -> None:
     print(f"{half}: {len(pending)} of {len(specs)} runs are missing", flush=True)
     if half == "test" and pending:
         log_test_run(len(pending))
-    run_all(specs, path, run=run_warm)
+    run_all(specs, path)
 
 
 def check_summary(records: list[RunRecord], name: str) -> int:
@@ -79,12 +77,10 @@ def check_summary(records: list[RunRecord], name: str) -> int:
 
 
 def report(records: list[RunRecord], folder: Path, name: str) -> list[str]:
-    """Print and keep the report and the picture; return what falls short."""
+    """Print and keep the report; return what falls short."""
     board = make_scoreboard(records)
     text = describe_contest(board)
     (folder / f"{name}.md").write_text(text, "utf-8")
-    title = f"Mean rank by NMI, {len(board.sets)} data sets"
-    draw_ranks(board, folder / f"{name}.svg", title)
     print(text)
     return check_claims(board, name.removeprefix("contest_"))
 

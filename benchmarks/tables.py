@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from benchmarks.harness.commands import BenchOptions, bench_table
+from benchmarks.harness.commands import bench_table
 from benchmarks.harness.records import RunRecord, read_records
 from benchmarks.harness.tables import TABLES
 
@@ -99,9 +99,7 @@ def summaries(*, write: bool) -> Iterator[str]:
             continue
         path = RESULTS / f"{name}.md"
         before = path.read_text("utf-8") if path.exists() else ""
-        summary = bench_table(
-            name, BenchOptions(results=str(RESULTS), summary_only=True, mixed=True)
-        )
+        summary = bench_table(name, results=RESULTS, summary_only=True, mixed=True)
         if summary != before and not write:
             path.write_text(before, "utf-8")
             yield f"{path.name} is out of date: run with --write"
@@ -111,8 +109,7 @@ def quick() -> Iterator[str]:
     """Compare our cut of the digits with that of the peers that have one."""
     peers = ("spectral_clustering", "leiden_k")
     with tempfile.TemporaryDirectory() as folder:
-        options = BenchOptions(results=folder, methods=",".join(("prcut_cut", *peers)))
-        print(bench_table("quick", options))
+        print(bench_table("quick", results=folder, methods=("prcut_cut", *peers)))
         records = done(Path(folder) / "quick.jsonl")
     cuts = {
         method: [r.result.ratio_cut or 0.0 for r in records if r.spec.method == method]

@@ -9,7 +9,7 @@ the machine's load when the entry began.
 Exits with 1 when an entry fell short.
 
     python benchmarks/weekly.py                     # about an hour on two cores
-    python benchmarks/weekly.py --only speed load   # some entries
+    python benchmarks/weekly.py --only speed names  # some entries
     python benchmarks/weekly.py --quick             # the fastest three entries
 """
 
@@ -27,12 +27,12 @@ from _verdict import verdict
 ROOT = Path(__file__).parent.parent
 LOGS = ROOT / "build/weekly"
 # each of these judges ratios of times, and runs alone, up to three times
-TIMED = ("cold_start", "growth", "load", "neighbors", "speed")
+TIMED = ("growth", "neighbors", "speed")
 # the longest begin first, so that the two processes end together
 LONGEST = ("tests", "mutants", "oldest", "stability", "crashes", "chaos")
 # CI runs the first for every change; the second is this script
 NOT_HERE = ("house", "weekly")
-QUICK = ("contest", "tables", "cold_start")
+QUICK = ("contest", "tables", "unknown_k")
 # an entry that hangs must not hang the rest
 MAX_SECONDS = 3600
 

@@ -7,7 +7,6 @@ import importlib.metadata
 import logging
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +14,13 @@ import numpy as np
 from benchmarks.harness.contest.sets import load_contest_set
 from benchmarks.harness.datasets import Dataset, load_dataset
 from benchmarks.harness.records import RunSpec
-from benchmarks.harness.representations import REPRESENTATIONS, represent
 
 import prcut
-from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
+from prcut.errors import DataWarning, InvalidInputError
 from prcut.graph.build import build_graph
 from prcut.graph.rows import column_scales, divide_columns
 from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph, save_graph
 from prcut.runtime.folder import Folder, cache_folder, plan_key
-from prcut.runtime.progress import Progress
 
 __all__ = [
     "CONTEST_SPLIT",
@@ -38,7 +35,6 @@ _LOG = logging.getLogger(__name__)
 _RECORD = "inputs.json"
 # in the place of a split: the rows of a contest's set, which has one form only
 CONTEST_SPLIT = "contest"
-_OnProgress = Callable[[Progress], None]
 
 
 class Inputs(NamedTuple):
@@ -56,9 +52,7 @@ class Inputs(NamedTuple):
     """Digest of rows and labels."""
 
 
-def load_bench_dataset(
-    name: str, split: str, n_rows: int | None = None, on_progress: _OnProgress | None = None
-) -> Dataset:
+def load_bench_dataset(name: str, split: str, n_rows: int | None = None) -> Dataset:
     """Load the first rows of a data set; ``digits`` comes with scikit-learn."""
     if n_rows is not None and n_rows < 1:
         raise InvalidInputError(f"{n_rows=} must be >= 1.")
@@ -69,16 +63,16 @@ def load_bench_dataset(
         images = np.rint(found.images * (255 / 16)).astype(np.uint8)
         dataset = Dataset(name, split, images, found.target.astype(np.int64))
     else:
-        dataset = load_dataset(name, split, on_progress=on_progress)
+        dataset = load_dataset(name, split)
     return dataset._replace(items=dataset.items[:n_rows], labels=dataset.labels[:n_rows])
 
 
-def prepare_inputs(spec: RunSpec, on_progress: _OnProgress | None = None) -> Path:
+def prepare_inputs(spec: RunSpec) -> Path:
     """Return the folder of a run's rows, labels and graph; compute what is missing.
 
     The folder is named by a digest of the rows: other weights of an encoder are other rows.
     """
-    rows, labels = _load_rows(spec, on_progress)
+    rows, labels = _load_rows(spec)
     digest = rows_digest(rows, labels)
     path = cache_folder("bench") / f"{spec.dataset}-{digest}"
     folder = Folder(path)
@@ -97,37 +91,23 @@ def load_inputs(path: str | Path, n_neighbors: int) -> Inputs:
     graph_record = graph_folder.read_record(GRAPH_RECORD)
     if record is None or graph_record is None:
         raise InvalidInputError(f"{path} holds no rows with a graph of {n_neighbors=}.")
-    try:
-        digest, seconds = str(record["key"]), float(graph_record["seconds"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"the records in {path} lack {error}; remove it.") from error
+    digest, seconds = str(record["key"]), float(graph_record["seconds"])
     labels = folder.read_array("labels.npy")
     # read, not mapped: every method finds its rows in memory
     rows, graph = folder.read_array("rows.npy"), load_graph(graph_folder)
     return Inputs(rows, labels, graph, len(np.unique(labels)), seconds, digest)
 
 
-def _load_rows(spec: RunSpec, on_progress: _OnProgress | None) -> tuple[np.ndarray, np.ndarray]:
+def _load_rows(spec: RunSpec) -> tuple[np.ndarray, np.ndarray]:
     if spec.split == CONTEST_SPLIT:
         rows, labels = load_contest_set(spec.dataset)
         return rows[: spec.n_rows], labels[: spec.n_rows]
-    dataset = load_bench_dataset(spec.dataset, spec.split, spec.n_rows, on_progress)
-    return _represent(dataset, spec.representation, on_progress), dataset.labels
-
-
-def _represent(
-    dataset: Dataset, representation: str, on_progress: _OnProgress | None
-) -> np.ndarray:
-    if representation == "raw":
-        return dataset.pixels()
-    if representation in REPRESENTATIONS:
-        return represent(dataset, representation)
-    from benchmarks.harness.solo_learn import register_solo_learn
-
+    dataset = load_bench_dataset(spec.dataset, spec.split, spec.n_rows)
+    if spec.representation == "raw":
+        return dataset.pixels(), dataset.labels
     from prcut.curate.embed import embed
 
-    register_solo_learn()
-    return embed(dataset.items, representation, on_progress=on_progress).astype(np.float32)
+    return embed(dataset.items, spec.representation).astype(np.float32), dataset.labels
 
 
 def rows_digest(rows: np.ndarray, labels: np.ndarray) -> str:

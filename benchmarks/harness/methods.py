@@ -12,7 +12,6 @@ from benchmarks.harness.peers import PEERS
 from benchmarks.harness.task import Method, Task
 
 from prcut.errors import InvalidInputError
-from prcut.numerics.objective import balance_factor
 from prcut.search.partition import refine_labels
 
 __all__ = ["METHODS"]
@@ -46,16 +45,6 @@ def _given_graph(**options: Any) -> Callable[[Task], np.ndarray]:
     return run
 
 
-def _with_factor(factor: float) -> Callable[[Task], np.ndarray]:
-    """On the graph of the table, with the paper's factor γ of the balance term."""
-
-    def run(task: Task) -> np.ndarray:
-        weight = factor / balance_factor(1.0, task.n_clusters)
-        return _fit(task, graph=task.graph, balance_weight=weight)
-
-    return run
-
-
 def _spectral_refined(task: Task) -> np.ndarray:
     """Refine spectral clustering by our last stage, to see how much of a lower cut is due to it."""
     labels = PEERS["spectral_clustering"].run(task)
@@ -63,12 +52,22 @@ def _spectral_refined(task: Task) -> np.ndarray:
 
 
 def _refuse(task: Task) -> np.ndarray:  # noqa: ARG001
-    raise InvalidInputError("this method learns from labels; it is only in table1.")
+    raise InvalidInputError(
+        "this method cannot be run on rows alone: it learns from labels in table1, or has records "
+        "of an earlier version only."
+    )
 
 
+# the records of these stay in tables 3 and 4; what ran them is in release 0.2
+_RECORDED = {
+    "hycut": Method("HyCut (pgcuts' algorithm, written anew)", _refuse, ("torch",), on_graph=True),
+    "turtle": Method("TURTLE (written anew)", _refuse, ("torch",)),
+    "spectralnet": Method("SpectralNet", _refuse, ("spectralnet", "torch")),
+}
 METHODS: dict[str, Method] = {
     **PEERS,
     **CONTEST_PEERS,
+    **_RECORDED,
     **{key: Method(title, _refuse, _PACKAGES) for key, title in LABEL_METHODS.items()},
     "prcut": Method("PRCut", _own_graph(), _PACKAGES),
     "prcut_fast": Method("PRCut, fast", _own_graph(effort="fast"), _PACKAGES),
@@ -91,11 +90,7 @@ METHODS: dict[str, Method] = {
         for space in ("pixels", "representations")
     },
     "prcut_cut": Method(
-        "PRCut, same graph, no balance", _with_factor(0.0), _PACKAGES, on_graph=True
-    ),
-    "prcut_gamma1": Method("PRCut, same graph, γ = 1", _with_factor(1.0), _PACKAGES, on_graph=True),
-    "prcut_gamma10": Method(
-        "PRCut, same graph, γ = 10", _with_factor(10.0), _PACKAGES, on_graph=True
+        "PRCut, same graph, no balance", _given_graph(balance_weight=0.0), _PACKAGES, on_graph=True
     ),
     "spectral_refined": Method(
         "SpectralClustering, refined by prcut",

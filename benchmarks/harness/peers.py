@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import math
 import random
 import warnings
@@ -17,9 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.harness.hycut import hycut
 from benchmarks.harness.task import Method, Task
-from benchmarks.harness.turtle import turtle
 
 from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
@@ -113,42 +110,6 @@ def _evoc(task: Task) -> np.ndarray:
         return _labels(evoc.EVoC(random_state=task.seed).fit_predict(task.rows))
 
 
-def _turtle(task: Task) -> np.ndarray:
-    return turtle(task.rows, task.n_clusters, task.seed)
-
-
-def _spectralnet(task: Task) -> np.ndarray:
-    # not in the extra: it asks for torchvision, which it never imports, and for a C++ compiler
-    remedy = "pip install 'prcut[bench]' annoy munkres && pip install --no-deps spectralnet"
-    spectralnet = require_package("spectralnet", "spectralnet", remedy)
-    rows = torch.from_numpy(np.ascontiguousarray(task.rows))
-    # its default network ends in 10 units and refuses another number of clusters
-    network = [1024, 1024, 512, task.n_clusters]
-    silence = io.StringIO()
-    with (
-        quiet_peers(),
-        _global_seed(task.seed),
-        contextlib.redirect_stdout(silence),
-        contextlib.redirect_stderr(silence),
-    ):
-        model = spectralnet.SpectralNet(task.n_clusters, spectral_hiddens=network)
-        model.fit(rows)
-        return _labels(model.predict(rows))
-
-
-@contextlib.contextmanager
-def _global_seed(seed: int) -> Iterator[None]:
-    """For a peer that takes no seed: the process's generators, put back as they were."""
-    state = np.random.get_state()  # noqa: NPY002  its k-means draws from the old generator
-    try:
-        with torch.random.fork_rng():
-            torch.default_generator.manual_seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
-            yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
-
-
 # -- on the graph --------------------------------------------------------------------------------
 
 
@@ -234,10 +195,6 @@ def search_resolution(find: Callable[[float], np.ndarray], n_clusters: int) -> n
     return nearest
 
 
-def _hycut(task: Task) -> np.ndarray:
-    return hycut(task.rows, task.graph, task.n_clusters, task.seed)
-
-
 def _igraph(graph: SimilarityGraph) -> tuple[Any, np.ndarray]:
     igraph = require_package("igraph", "igraph")
     source, target, weight = (values.numpy() for values in graph.edges)
@@ -314,7 +271,4 @@ PEERS: dict[str, Method] = {
     ),
     "metis": Method("METIS", _metis, ("pymetis",), on_graph=True),
     "kahip": Method("KaHIP", _kahip, ("kahip",), on_graph=True),
-    "spectralnet": Method("SpectralNet", _spectralnet, ("spectralnet", "torch")),
-    "hycut": Method("HyCut (pgcuts' algorithm, written anew)", _hycut, ("torch",), on_graph=True),
-    "turtle": Method("TURTLE (written anew)", _turtle, ("torch",)),
 }

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
 from prcut.errors import CorruptFileError, DataWarning
-from prcut.runtime.folder import check_format, plan_key
+from prcut.runtime.folder import plan_key
 
-__all__ = [
-    "RunRecord",
-    "RunResult",
-    "RunSpec",
-    "append_record",
-    "drop_records",
-    "parse_result",
-    "parse_spec",
-    "read_records",
-]
+__all__ = ["RunRecord", "RunResult", "RunSpec", "append_record", "drop_records", "read_records"]
 
 _FORMAT = 1
 
@@ -36,8 +25,7 @@ class RunSpec:
     dataset: str
     split: str
     representation: str
-    """``"raw"`` pixels, one of :mod:`benchmarks.harness.representations`, or an encoder of
-    :func:`prcut.curate.embed.embed`."""
+    """``"raw"`` pixels, or an encoder of :func:`prcut.curate.embed.embed`."""
     n_neighbors: int
     """Neighbours of the graph that measures cuts and that graph methods are given."""
     method: str
@@ -99,20 +87,13 @@ class RunRecord:
     result: RunResult
 
 
-# -- the file ------------------------------------------------------------------------------------
-
-
 def append_record(path: Path, record: RunRecord) -> None:
     """Add one line, on disk when this returns; a torn line of a killed process goes first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         file.seek(0)
         content = file.read()
-        if torn := content[content.rfind(b"\n") + 1 :]:
-            if _is_json(torn):
-                file.write(b"\n")
-            else:
-                file.truncate(len(content) - len(torn))
+        file.truncate(content.rfind(b"\n") + 1)
         file.write(_line(record))
         file.flush()
         os.fsync(file.fileno())
@@ -122,11 +103,8 @@ def read_records(path: Path) -> list[RunRecord]:
     """Return all runs of a file, in its order; none where there is no file."""
     if not path.exists():
         return []
-    content = path.read_bytes()
-    lines = content.split(b"\n")
-    if (torn := lines.pop()) and _is_json(torn):
-        lines.append(torn)
-    elif torn:
+    *lines, torn = path.read_bytes().split(b"\n")
+    if torn:
         warnings.warn(
             f"the last line of {path} is cut off, as a process was killed while it wrote it; it "
             "is left out.",
@@ -136,25 +114,14 @@ def read_records(path: Path) -> list[RunRecord]:
     return [_record(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
 
 
-def drop_records(path: Path, keys: Iterable[str]) -> int:
-    """Take the runs of these keys out of a file; return how many there were."""
+def drop_records(path: Path, keys: Iterable[str]) -> None:
+    """Take the runs of these keys out of a file."""
     unwanted, records = set(keys), read_records(path)
     kept = [record for record in records if record.spec.key not in unwanted]
     if len(kept) < len(records):
         written = path.with_suffix(f".{os.getpid()}.tmp")
         written.write_bytes(b"".join(map(_line, kept)))
         written.replace(path)
-    return len(records) - len(kept)
-
-
-def parse_spec(text: str) -> RunSpec:
-    """Read a spec from JSON."""
-    return _checked(RunSpec, _json(text.encode(), "the spec"), "the spec")
-
-
-def parse_result(text: str) -> RunResult:
-    """Read a result from JSON."""
-    return _checked(RunResult, _json(text.encode(), "the result"), "the result")
 
 
 def _line(record: RunRecord) -> bytes:
@@ -162,65 +129,9 @@ def _line(record: RunRecord) -> bytes:
     return json.dumps(content, allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _json(line: bytes, where: str) -> dict[str, Any]:
+def _record(line: bytes, where: str) -> RunRecord:
     try:
         content = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{where} is not JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise CorruptFileError(f"{where} is a {type(content).__name__}, expected an object.")
-    return content
-
-
-def _record(line: bytes, where: str) -> RunRecord:
-    content = _json(line, where)
-    if not isinstance(content.get("format"), int):
-        raise CorruptFileError(f"{where} has no format; it is not a record of a benchmark.")
-    check_format(where, content["format"], _FORMAT)
-    parts = content.get("spec"), content.get("result")
-    if not isinstance(parts[0], dict) or not isinstance(parts[1], dict):
-        raise CorruptFileError(f"{where} lacks its spec or its result.")
-    result = _checked(RunResult, parts[1], where)
-    if result.status not in ("done", "timed out", "failed"):
-        raise CorruptFileError(f"{where} has status={result.status!r}, which does not exist.")
-    if result.status == "done" and None in (result.acc, result.nmi, result.wall_seconds):
-        raise CorruptFileError(f"{where} is done, but has no acc, nmi or wall_seconds.")
-    return RunRecord(_checked(RunSpec, parts[0], where), result)
-
-
-_Part = TypeVar("_Part", RunSpec, RunResult)
-
-
-def _checked(kind: type[_Part], content: Mapping[str, Any], where: str) -> _Part:
-    """Make a dataclass from JSON; every field must have the declared type."""
-    declared = {one.name: str(one.type) for one in fields(kind)}
-    if unknown := sorted(set(content) - set(declared)):
-        raise CorruptFileError(f"{where} has fields that do not exist: {', '.join(unknown)}.")
-    for name, value in content.items():
-        if not _fits(value, declared[name]):
-            raise CorruptFileError(f"{where} has {name}={value!r}, expected {declared[name]}.")
-    try:
-        return kind(**content)
-    except TypeError as error:
-        raise CorruptFileError(f"{where} is not complete: {error}.") from error
-
-
-def _fits(value: Any, declared: str) -> bool:
-    if declared.endswith(" | None"):
-        return value is None or _fits(value, declared.removesuffix(" | None"))
-    if declared == "float":
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and math.isfinite(value)
-    if declared == "int":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if declared == "dict[str, str]":
-        return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-    return isinstance(value, str)
+        return RunRecord(RunSpec(**content["spec"]), RunResult(**content["result"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(f"{where} is not a record of a benchmark: {error!r}.") from error

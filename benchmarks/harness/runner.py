@@ -20,13 +20,10 @@ from benchmarks.harness.records import (
     RunResult,
     RunSpec,
     append_record,
-    parse_result,
     read_records,
 )
 
-from prcut.runtime.progress import Progress
-
-__all__ = ["pending_specs", "read_result", "run_all", "run_cold"]
+__all__ = ["pending_specs", "run_all"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,7 +32,6 @@ def run_all(
     specs: Sequence[RunSpec],
     results_path: str | Path,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
     run: Callable[[RunSpec, Path], RunResult] | None = None,
 ) -> list[RunRecord]:
     """Run what the file does not have yet; return all of the file's records.
@@ -48,8 +44,6 @@ def run_all(
     specs : sequence of RunSpec
     results_path : path
         A file of one JSON line per run, made where it is not there.
-    on_progress : callable, optional
-        Called with the :class:`~prcut.runtime.progress.Progress` of downloads and encoders.
     run : callable, optional
         Makes one run; by default a new interpreter does, whose memory is its own.
     """
@@ -63,8 +57,8 @@ def run_all(
         if start not in prepared:
             # labels instead of a graph: nothing to prepare
             has_graph = spec.n_neighbors > 0
-            prepared[start] = prepare_inputs(spec, on_progress) if has_graph else Path()
-        result = (run or run_cold)(spec, prepared[start])
+            prepared[start] = prepare_inputs(spec) if has_graph else Path()
+        result = (run or _run_process)(spec, prepared[start])
         append_record(path, RunRecord(spec, result))
         _LOG.info("%d/%d %s", number, len(pending), _summary(spec, result))
     return read_records(path)
@@ -85,7 +79,7 @@ def pending_specs(specs: Iterable[RunSpec], records: Iterable[RunRecord]) -> lis
     return [spec for key, spec in unique.items() if settled.get(key, 0.0) < spec.time_limit]
 
 
-def run_cold(spec: RunSpec, inputs_path: Path) -> RunResult:
+def _run_process(spec: RunSpec, inputs_path: Path) -> RunResult:
     """Run a method in a new interpreter, which ends at its time limit."""
     with tempfile.TemporaryDirectory(prefix="prcut-bench-") as folder:
         result_path = Path(folder) / "result.json"
@@ -113,17 +107,12 @@ def run_cold(spec: RunSpec, inputs_path: Path) -> RunResult:
                 _kill_group(process)
             stderr.seek(0)
             last_words = stderr.read().decode(errors="replace")
-        return read_result(spec, code, result_path, last_words)
-
-
-def read_result(spec: RunSpec, code: int | None, path: Path, last_words: str) -> RunResult:
-    """Return what a process left that ended with a code, or None where it took too long."""
-    if code is None:
-        return RunResult("timed out", f"stopped after {spec.time_limit:g} s")
-    if code == 0:
-        return parse_result(path.read_text())
-    lines = last_words.strip().splitlines()
-    return RunResult("failed", lines[-1] if lines else f"ended with code {code}")
+        if code is None:
+            return RunResult("timed out", f"stopped after {spec.time_limit:g} s")
+        if code == 0:
+            return RunResult(**json.loads(result_path.read_text()))
+        lines = last_words.strip().splitlines()
+        return RunResult("failed", lines[-1] if lines else f"ended with code {code}")
 
 
 def _wait(process: subprocess.Popen[bytes], spec: RunSpec) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from benchmarks.harness.records import RunSpec
 
 from prcut.errors import InvalidInputError
 
-__all__ = ["TABLES", "missing_packages", "parse_seeds", "select_specs"]
+__all__ = ["TABLES", "select_specs"]
 
 _QUICK_ROWS = 2000
 _QUICK_METHODS = (
@@ -147,19 +146,6 @@ def _peers(quick: bool) -> list[RunSpec]:
     return _table3(quick) + _table4(quick)
 
 
-def _quality(quick: bool) -> list[RunSpec]:
-    """PRCut on the graphs of the research log, and in tables 2 to 4, from and to their files."""
-    if quick:
-        digits = _Data("digits", "all", n_rows=_QUICK_ROWS)
-        return _specs("quality", digits, 10, ("prcut_gamma1", "prcut_cut"), (0,), 120.0)
-    own = [
-        *_specs("quality", _RAW[0], 10, ("prcut_gamma1", "prcut_cut"), range(5), 3600.0),
-        *_specs("quality", _RAW[1], 150, ("prcut_gamma10",), range(5), 3600.0),
-    ]
-    others = [*_table2(quick), *_table3(quick), *_table4(quick)]
-    return own + [spec for spec in others if spec.method in _CLAIMED]
-
-
 def _contest(quick: bool) -> list[RunSpec]:
     """Return the development half of the contest; only benchmarks/contest.py runs the other."""
     return contest_specs("development", quick=quick)
@@ -172,7 +158,6 @@ TABLES: dict[str, Callable[[bool], list[RunSpec]]] = {
     "table3": _table3,
     "table4": _table4,
     "peers": _peers,
-    "quality": _quality,
     "contest": _contest,
 }
 
@@ -197,55 +182,21 @@ def select_specs(
     *,
     methods: Sequence[str] | None = None,
     datasets: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    time_limit: float | None = None,
 ) -> list[RunSpec]:
-    """Return the specs of some methods and data sets, with other seeds or another limit."""
-    _check_names("methods", methods, [spec.method for spec in specs])
-    _check_names("datasets", datasets, [spec.dataset for spec in specs])
-    chosen = [
+    """Return the specs of some methods and data sets."""
+    for option, given, known in (
+        ("methods", methods, [spec.method for spec in specs]),
+        ("datasets", datasets, [spec.dataset for spec in specs]),
+    ):
+        for name in given or ():
+            if name not in known:
+                choice = ", ".join(dict.fromkeys(known))
+                raise InvalidInputError(
+                    f"{option}={name!r} is not in this table; choose from {choice}."
+                )
+    return [
         spec
         for spec in specs
         if (methods is None or spec.method in methods)
         and (datasets is None or spec.dataset in datasets)
     ]
-    if seeds is not None:
-        chosen = [
-            replace(spec, seed=seed)
-            for spec in dict.fromkeys(replace(spec, seed=0) for spec in chosen)
-            for seed in (seeds if METHODS[spec.method].seeded else seeds[:1])
-        ]
-    if time_limit is not None:
-        chosen = [replace(spec, time_limit=time_limit) for spec in chosen]
-    return chosen
-
-
-def _check_names(option: str, given: Sequence[str] | None, known: Iterable[str]) -> None:
-    names = list(dict.fromkeys(known))
-    for name in given or ():
-        if name not in names:
-            raise InvalidInputError(
-                f"{option}={name!r} is not in this table; choose from {', '.join(names)}."
-            )
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Seeds from a text such as ``0-4`` or ``0,3,7-9``.
-
-    >>> parse_seeds("0,3,7-9")
-    [0, 3, 7, 8, 9]
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 10**6):
-            raise InvalidInputError(f"seeds={text!r} must be numbers such as 0-4 or 0,3,7-9.")
-        seeds += range(int(first), int(last) + 1)
-    return list(dict.fromkeys(seeds))
-
-
-def missing_packages(method: str) -> list[str]:
-    """Return the packages of a method that are not installed."""
-    installed = {str(one.metadata["Name"]).lower() for one in importlib.metadata.distributions()}
-    return [name for name in METHODS[method].packages if name.lower() not in installed]

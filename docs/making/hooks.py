@@ -54,7 +54,6 @@ def on_files(files: Files, config: Any) -> Files:
         **pages.room_pages(),
         **figures.all_figures(),
         **pages.gallery(),
-        **pages.result_pictures(),
         **pages.tutorial_pictures(),
     }
     for path, content in made.items():

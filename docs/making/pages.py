@@ -235,7 +235,7 @@ def source_of(module: str, names: str) -> str:
 @functools.cache
 def results(table: str) -> str:
     """Return the summary of a table, computed from its committed records where the harness can."""
-    from benchmarks.harness.commands import BenchOptions, bench_table
+    from benchmarks.harness.commands import bench_table
     from benchmarks.harness.tables import TABLES
 
     if table not in TABLES:
@@ -243,21 +243,7 @@ def results(table: str) -> str:
     with tempfile.TemporaryDirectory() as folder:  # the summary is also written where it reads
         for path in RESULTS.glob("*.jsonl"):
             (Path(folder) / path.name).symlink_to(path)
-        summary = bench_table(table, BenchOptions(results=folder, summary_only=True, mixed=True))
-    return re.sub(r"^### (\w+) .*$", functools.partial(_with_picture, table), summary, flags=re.M)
-
-
-def _with_picture(table: str, heading: re.Match[str]) -> str:
-    """Return a heading, followed by the plot of its data set where there is one."""
-    name = f"{table}-{heading[1]}.svg"
-    if not (RESULTS / name).exists():
-        return heading[0]
-    return f"{heading[0]}\n\n![Accuracy against time, {heading[1]}](results/{name})"
-
-
-def result_pictures() -> dict[str, bytes]:
-    """Return the committed plots of quality against time."""
-    return {f"results/{path.name}": path.read_bytes() for path in sorted(RESULTS.glob("*.svg"))}
+        return bench_table(table, results=folder, summary_only=True, mixed=True)
 
 
 # -- the gallery ---------------------------------------------------------------------------------

@@ -11,12 +11,7 @@ from benchmarks.harness.contest.claims import check_claims
 from benchmarks.harness.contest.report import describe_contest, summarise_contest
 from benchmarks.harness.contest.scoreboard import make_scoreboard
 from benchmarks.harness.contest.sets import CONTEST_SETS
-from benchmarks.harness.contest.significance import (
-    adjust_holm,
-    compare_pair,
-    find_cliques,
-    friedman_p,
-)
+from benchmarks.harness.contest.significance import adjust_holm, compare_pair, friedman_p
 from benchmarks.harness.contest.specs import CONTESTANTS, contest_specs, is_left_out
 from benchmarks.harness.records import RunResult
 from scipy.stats import wilcoxon
@@ -85,13 +80,12 @@ def test_holm_never_lowers_a_p_and_keeps_their_order():
     assert adjusted[1] == 0.004
 
 
-def test_friedman_sees_a_method_that_always_leads_and_cliques_join_the_others():
+def test_friedman_sees_a_method_that_always_leads():
     rng = np.random.default_rng(0)
     alike = rng.random((4, 40)) * 0.1
     assert friedman_p(alike) > 0.05
     apart = alike + np.array([[3], [2], [2], [0]])
     assert friedman_p(apart) < 1e-5
-    assert find_cliques(apart, [0, 1, 2, 3]) == [range(1, 3)]
 
 
 def test_claims_hold_where_the_default_leads_and_each_can_fall_short():
@@ -155,7 +149,7 @@ def test_the_test_half_is_logged_before_it_runs(contest, tmp_path, monkeypatch):
     monkeypatch.setattr(contest, "RESULTS", tmp_path)
     answers = {"status": "", "rev-parse": "abc123"}
     monkeypatch.setattr(contest, "ask_git", lambda command, *_: answers[command])
-    monkeypatch.setattr(contest, "run_all", lambda specs, path, run: lines.append(log.read_text()))
+    monkeypatch.setattr(contest, "run_all", lambda specs, path: lines.append(log.read_text()))
     lines: list[str] = []
     contest.run_half("test")
     contest.run_half("test")

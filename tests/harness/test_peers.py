@@ -1,17 +1,13 @@
-"""The methods that PRCut is compared with: the adapters, and the two that are written here."""
+"""The methods that PRCut is compared with: the adapters."""
 
-import functools
 import sys
 
 import numpy as np
 import pytest
 import torch
-from benchmarks.harness import peers
 from benchmarks.harness.contest.peers import CONTEST_PEERS
-from benchmarks.harness.hycut import hycut
 from benchmarks.harness.peers import PEERS
 from benchmarks.harness.task import Task
-from benchmarks.harness.turtle import turtle
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 from sklearn.neighbors import NearestNeighbors
 
@@ -29,7 +25,6 @@ MODULES = {
     "leiden_k": "leidenalg",
     "metis": "pymetis",
     "kahip": "kahip",
-    "spectralnet": "spectralnet",
     "kmeans_constrained": "k_means_constrained",
     "finch": "finch",
 }
@@ -41,7 +36,6 @@ TRUTH = np.repeat(np.arange(3), 100)
 def task() -> Task:
     rows = np.random.default_rng(0).normal(size=(300, 64)) + 10 * np.eye(3, 64)[TRUTH]
     neighbors = NearestNeighbors(n_neighbors=10).fit(rows).kneighbors(return_distance=False)
-    # the seed is chosen: in so few steps HyCut does not find the blobs from every one
     return Task(rows.astype(np.float32), SimilarityGraph.from_neighbors(neighbors), 3, seed=0)
 
 
@@ -51,11 +45,8 @@ def require(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ALL_PEERS)
-def test_peers_find_separate_blobs_again_with_the_same_seed(key, task, monkeypatch):
+def test_peers_find_separate_blobs_again_with_the_same_seed(key, task):
     require(key)
-    # the two training loops of our own end early: the published lengths take half a minute
-    monkeypatch.setattr(peers, "turtle", functools.partial(turtle, n_steps=600))
-    monkeypatch.setattr(peers, "hycut", functools.partial(hycut, n_steps=400))
     method, n_threads = ALL_PEERS[key], torch.get_num_threads()
     labels = method.run(task)
     assert torch.get_num_threads() == n_threads  # Numba sets it

@@ -1,7 +1,5 @@
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bench_samples import SPEC, record
@@ -11,7 +9,7 @@ from benchmarks.harness.records import (
     read_records,
 )
 
-from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
+from prcut.errors import CorruptFileError, DataWarning
 
 
 def write(path: Path, *seeds: int) -> None:
@@ -47,45 +45,22 @@ def test_a_torn_line_is_dropped_with_a_warning_and_mended(tmp_path: Path) -> Non
             assert len(read_records(path)) == 2
         write(path, 2)
         assert [one.spec.seed for one in read_records(path)] == [0, 1, 2]
-    # whole but for its end of line: nothing is lost
-    path.write_bytes(whole[:-1])
-    assert len(read_records(path)) == 2
-    write(path, 2)
-    assert len(read_records(path)) == 3
 
 
 def test_records_can_be_dropped(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     write(path, 0, 1, 2)
-    assert drop_records(path, [record(seed=1).spec.key, "unknown"]) == 1
+    drop_records(path, [record(seed=1).spec.key, "unknown"])
     assert [one.spec.seed for one in read_records(path)] == [0, 2]
     assert [one.name for one in tmp_path.iterdir()] == ["runs.jsonl"]
 
 
-def changed(part: str, **fields: Any) -> str:
-    from dataclasses import asdict
-
-    content = {"format": 1, **asdict(record())}
-    content[part] = {**content[part], **fields}
-    return json.dumps(content)
-
-
 @pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2 is not JSON"),
-        ('{"format": 2, "spec": {}, "result": {}}', "has format 2, this version reads up to 1"),
-        ('{"format": 1, "spec": 3, "result": {}}', "line 2 lacks its spec or its result"),
-        (changed("spec", n_rows=1.5), r"line 2 has n_rows=1.5, expected int \| None"),
-        (changed("spec", more=1), "line 2 has fields that do not exist: more"),
-        (changed("result", status="won"), "line 2 has status='won'"),
-        (changed("result", acc=None), "line 2 is done, but has no acc"),
-        ('{"format": 1, "spec": {}, "result": {"status": "failed"}}', "line 2 is not complete"),
-    ],
+    "line", ["{", "3", '{"format": 1, "spec": {}, "result": {"status": "failed"}}']
 )
-def test_what_a_stranger_wrote_is_refused_in_words(tmp_path: Path, line: str, message: str) -> None:
+def test_what_is_no_record_is_refused_by_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "runs.jsonl"
     write(path, 0)
     path.write_text(path.read_text() + line + "\n" + path.read_text())
-    with pytest.raises((CorruptFileError, InvalidInputError), match=message):
+    with pytest.raises(CorruptFileError, match="line 2 is not a record of a benchmark"):
         read_records(path)

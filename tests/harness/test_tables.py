@@ -1,8 +1,6 @@
 import pytest
 from benchmarks.harness.methods import METHODS
-from benchmarks.harness.tables import TABLES, parse_seeds, select_specs
-
-from prcut.errors import InvalidInputError
+from benchmarks.harness.tables import TABLES, select_specs
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -24,15 +22,9 @@ def test_every_run_of_a_table_is_another(name: str, quick: bool) -> None:
 
 def test_parts_of_a_table_are_chosen_by_name() -> None:
     specs = TABLES["table3"](False)
-    chosen = select_specs(
-        specs, methods=["prcut", "hdbscan"], datasets=["usps"], seeds=[3, 4], time_limit=7.0
-    )
-    assert [(s.method, s.seed) for s in chosen] == [("hdbscan", 3), ("prcut", 3), ("prcut", 4)]
-    assert {(s.dataset, s.time_limit) for s in chosen} == {("usps", 7.0)}
+    chosen = select_specs(specs, methods=["prcut", "hdbscan"], datasets=["usps"])
+    assert {(spec.method, spec.dataset) for spec in chosen} == {
+        ("hdbscan", "usps"),
+        ("prcut", "usps"),
+    }
     assert select_specs(specs) == specs
-
-
-@pytest.mark.parametrize("text", ["", "a", "3-1", "1-", "-2", "1,,2", "0-9999999"])
-def test_seeds_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="must be numbers such as 0-4"):
-        parse_seeds(text)

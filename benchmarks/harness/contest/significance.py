@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Duel", "adjust_holm", "compare_pair", "count_duel", "find_cliques", "friedman_p"]
+__all__ = ["Duel", "adjust_holm", "compare_pair", "count_duel", "friedman_p"]
 
 TIE = 0.005
 
@@ -63,16 +62,3 @@ def adjust_holm(values: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(values) - position) * values[i]))
         adjusted[i] = least
     return adjusted
-
-
-def find_cliques(scores: np.ndarray, order: Sequence[int], level: float = 0.05) -> list[range]:
-    """Return the largest runs of neighbours in ``order`` none of whose pairs differ."""
-    pairs = list(combinations(range(len(order)), 2))
-    values = [compare_pair(scores[order[i]], scores[order[j]]) for i, j in pairs]
-    differ = {pair for pair, p in zip(pairs, adjust_holm(values), strict=True) if p < level}
-    runs = [
-        range(first, last + 1)
-        for first, last in pairs
-        if not any(pair in differ for pair in combinations(range(first, last + 1), 2))
-    ]
-    return [one for one in runs if not any(set(one) < set(other) for other in runs)]
