@@ -63,7 +63,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # that blocks run is tested here: one start, few steps and a rough map will do
     one_start = {solver: dict.fromkeys(efforts, 1) for solver, efforts in _STARTS.items()}
     monkeypatch.setattr("prcut.fit.config._STARTS", one_start)
-    monkeypatch.setattr("prcut.fit.starts.train", _train_shortly)
+    monkeypatch.setattr("prcut.fit.assign.train", _train_shortly)
     monkeypatch.setattr("prcut.ui.report.projection._FEWEST", 10**6)  # no t-SNE
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -123,7 +123,7 @@ def test_the_assigner_is_distilled_when_it_is_first_needed(
 ) -> None:
     distilled: list[int] = []
     monkeypatch.setattr(
-        "prcut.fit.starts.train", lambda *a, **b: distilled.append(1) or train(*a, **b)
+        "prcut.fit.assign.train", lambda *a, **b: distilled.append(1) or train(*a, **b)
     )
     rows = make(blobs[0])
     model = quick(max_steps=50).fit(rows)

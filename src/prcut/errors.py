@@ -48,3 +48,10 @@ def warn_of(text: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, DataWarning, stacklevel=level)
+
+
+def check_positive_int(name: str, value: int) -> int:
+    """Return ``value`` as an int, or raise if it is not a whole number >= 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise InvalidInputError(f"{name}={value!r} must be a whole number >= 1.")
+    return int(value)

@@ -20,20 +20,18 @@ from torch import Generator
 
 from prcut.errors import InvalidInputError
 from prcut.fit import saved_fit
+from prcut.fit.assign import Lazy, Start, train_further
 from prcut.fit.choose import (
     as_graph,
     build_neighbor_graph,
     choose_n_clusters,
     choose_scales,
 )
-from prcut.fit.config import FitConfig
+from prcut.fit.config import Effort, FitConfig, Preset, Solver
 from prcut.fit.fit import Fit, fit_rows
 from prcut.fit.known import Known
-from prcut.fit.layers import Layers
 from prcut.fit.outliers import Exemplars, OutlierRule, OutlierScores, comparable
-from prcut.fit.partial import train_further
-from prcut.fit.settings import Effort, Preset, Solver
-from prcut.fit.starts import Lazy, LazyStart, score_labels
+from prcut.fit.score import Layers, score_labels
 from prcut.fit.update import ClusterIds, find_positions, keep_some, stack_rows, update_rows
 from prcut.graph.build import PairSimilarity, Similarity, graph_features
 from prcut.graph.neighbors import Metric
@@ -372,7 +370,7 @@ class PRCut(
         start = train_further(rows, graph, config, before, device, scales)
         self._clear("_names", "n_neighbors_")
         self._names = getattr(self, "_names", ClusterIds.first(config.n_clusters))
-        self._start = LazyStart.of(start)
+        self._start = Lazy.of(start)
         ranked = rank_clusters(start.assigner, rows)
         self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
         self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
@@ -566,7 +564,7 @@ class PRCut(
     probabilities_: np.ndarray
     cluster_stability_: np.ndarray | None
     changes_: tuple[Change, ...]
-    _start: LazyStart
+    _start: Lazy[Start]
     _names: ClusterIds
     _steps: tuple[Step, ...] = ()
     # rows to compare others with, where outliers are looked for

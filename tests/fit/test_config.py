@@ -1,9 +1,11 @@
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import get_args
 
 import pytest
 
-from prcut.fit.config import FitConfig
-from prcut.fit.settings import Preset
+from prcut.fit.config import FitConfig, Preset
+from prcut.graph.build import Similarity
+from prcut.graph.neighbors import Metric
 from prcut.numerics.objective import balance_factor
 
 
@@ -42,3 +44,9 @@ def test_published_presets(
     assert train.seed == 3
     # the paper's 100, on a sum without the definition's ½
     assert balance_factor(train.balance_weight, 10) == pytest.approx(50)
+
+
+def test_choices_are_the_names_that_the_graph_knows() -> None:
+    choices = {one.name: one.metadata.get("choices") for one in fields(FitConfig)}
+    assert choices["metric"] == get_args(Metric)
+    assert choices["similarity"] == get_args(Similarity)

@@ -15,7 +15,7 @@ from prcut import PRCut, SimilarityGraph, build_graph
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.fit.config import FitConfig
 from prcut.fit.known import Known, refuse_known, spread_classes
-from prcut.fit.starts import score_labels
+from prcut.fit.score import score_labels
 from prcut.search.fragments import as_coarse
 
 

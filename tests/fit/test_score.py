@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from prcut import SimilarityGraph, build_graph, ratio_cut
-from prcut.fit.starts import score_labels
+from prcut.fit.score import score_labels
 from prcut.numerics.objective import hard_objective
 from prcut.search.partition import merge_clusters
 

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 import reference
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.numerics.validation import (
     check_graph_weight,
     check_labels,
     check_node_weight,
-    check_positive_int,
     check_probs,
 )
 

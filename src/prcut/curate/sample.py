@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.fit.saved_fit import coarse_labels, parse_fit
-from prcut.numerics.validation import check_positive_int
 from prcut.runs.folder import check_finished, read_plan
 from prcut.runs.labels import STATE_FOLDER
 from prcut.runtime.folder import Folder

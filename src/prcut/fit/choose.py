@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from prcut.errors import InvalidInputError, warn_of
+from prcut.errors import InvalidInputError, check_positive_int, warn_of
 from prcut.fit.config import FitConfig
 from prcut.graph.build import build_graph, link_neighbors, warn_of_data
 from prcut.graph.neighbors import Neighbors, find_neighbors
 from prcut.graph.rows import as_rows, column_scales, divide_columns
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.numerics.validation import check_positive_int
 from prcut.runtime.progress import StepLog
 from prcut.search.balance import N_RESAMPLES, Resampled, choose_balance
 from prcut.search.count import ClusterCount, count_clusters
@@ -44,11 +43,6 @@ class ChosenGraph(NamedTuple):
     n_neighbors: int | None = None  # None where the caller gave the graph
     resampled: Resampled | None = None  # of the groups that a large graph is contracted to
     scales: np.ndarray | None = None  # what the columns were divided by
-
-    @classmethod
-    def of(cls, graph: SimilarityGraph | ChosenGraph) -> ChosenGraph:
-        """Return a graph that the caller gave as if it had been chosen."""
-        return graph if isinstance(graph, ChosenGraph) else cls(graph)
 
 
 def choose_n_clusters(
@@ -138,7 +132,7 @@ def choose_graph(
             found = _find_neighbors(rows, max(n_neighbors, at_once), config)
         graph = link_neighbors(found.nearest(n_neighbors), rows, config.similarity)
         log(f"{n_neighbors} neighbours")
-        resampled = _resample(graph, config)
+        resampled = resample(graph, config)
         # the weight of the fewest neighbours serves all others
         config = replace(config, balance_weight=resampled.balance_weight)
         agreement = resampled.agreement
@@ -150,14 +144,8 @@ def choose_graph(
     return ChosenGraph(graph, n_neighbors, resampled, scales)
 
 
-def examine(chosen: ChosenGraph, config: FitConfig) -> tuple[ChosenGraph, FitConfig]:
-    """Return the graph with partitions of its resamples, and the settings with their balance."""
-    resampled = chosen.resampled or _resample(chosen.graph, config)
-    config = replace(config, balance_weight=resampled.balance_weight)
-    return chosen._replace(resampled=resampled), config
-
-
-def _resample(graph: SimilarityGraph, config: FitConfig) -> Resampled:
+def resample(graph: SimilarityGraph, config: FitConfig) -> Resampled:
+    """Search resamples of a graph, or of the groups that a large one is contracted to."""
     levels = contract_levels(as_coarse(graph), config.n_clusters, seed=config.seed)
     return choose_balance(
         levels.graphs[-1],

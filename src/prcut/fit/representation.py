@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from prcut.errors import check_positive_int
 from prcut.graph.build import link_neighbors
 from prcut.graph.neighbors import Metric, find_neighbors
 from prcut.graph.rows import as_rows
 from prcut.numerics.matching import adjusted_rand
-from prcut.numerics.validation import check_positive_int
 from prcut.search.balance import Resampled, choose_balance
 
 _N_SPLITS = 2

@@ -15,10 +15,9 @@ import numpy as np
 import torch
 
 from prcut.errors import CorruptFileError
+from prcut.fit.assign import Lazy, Start
 from prcut.fit.config import check_fraction
-from prcut.fit.layers import parse_layers
 from prcut.fit.outliers import Exemplars, OutlierRule
-from prcut.fit.starts import Lazy, LazyStart, Start
 from prcut.fit.update import ClusterIds
 from prcut.graph.rows import RowIndex
 from prcut.runtime.device import choose_device
@@ -116,7 +115,7 @@ def parse_fit(loaded: LoadedModel) -> SavedFit:
         if "merge_tree" in description:
             fitted["merge_tree_"] = _parse_tree(description["merge_tree"], assigner.n_clusters)
             layers = description.get("layers", [assigner.n_clusters])
-            fitted["layer_sizes_"] = parse_layers(layers, assigner.n_clusters)
+            fitted["layer_sizes_"] = _parse_layers(layers, assigner.n_clusters)
     return SavedFit(assigner.float(), parameters, fitted, {}, names)
 
 
@@ -152,6 +151,13 @@ def _parse_tree(content: Any, n_clusters: int) -> MergeTree:
     if (children < 0).any() or (children >= merged[:, None]).any():
         raise ValueError("merge_tree merges what does not exist")
     return MergeTree(children, costs)
+
+
+def _parse_layers(content: Any, n_clusters: int) -> list[int]:
+    sizes = [int(size) for size in content]
+    if sizes[:1] != [n_clusters] or sizes[-1] < 1 or (np.diff(sizes) >= 0).any():
+        raise ValueError(f"layers of {sizes} clusters")
+    return sizes
 
 
 def _mapping(description: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -331,7 +337,7 @@ def make_estimator(fit: SavedFit, kind: type[Estimator]) -> Estimator:
     fitted = {"n_features_in_": n_features, "layer_sizes_": [n_clusters], **fit.fitted}
     fitted |= {"cluster_stability_": None, "changes_": ()}
     state = TrainState.start(assigner, model._config().train, fitted.pop("n_steps_", 0))
-    model._start = LazyStart.of(Start(assigner, state))
+    model._start = Lazy.of(Start(assigner, state))
     model._names = fit.names
     for name, value in fitted.items():
         setattr(model, name, value)

@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse
 
 from prcut.errors import InvalidInputError
+from prcut.fit.assign import distil_votes
 from prcut.fit.choose import build_neighbor_graph
 from prcut.fit.config import FitConfig
-from prcut.fit.fit import Fit, distil_votes
+from prcut.fit.fit import Fit
 from prcut.fit.known import refuse_known
-from prcut.fit.starts import score_labels
+from prcut.fit.score import score_labels
 from prcut.graph.rows import as_features, divide_columns, subtract_origin
 from prcut.runtime.folder import whole_number
 from prcut.search.follow import Change, follow

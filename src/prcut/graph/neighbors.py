@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.graph.exact_search import drop_own, remeasure, search_exactly
 from prcut.graph.inverted_lists import (
     TUNING_QUERIES,
@@ -18,7 +18,6 @@ from prcut.graph.inverted_lists import (
     tune_probe,
 )
 from prcut.graph.rows import Vectors, as_rows, as_vectors, project
-from prcut.numerics.validation import check_positive_int
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix

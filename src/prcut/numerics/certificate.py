@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prcut.errors import InvalidInputError, PRCutError
+from prcut.errors import InvalidInputError, PRCutError, check_positive_int
 from prcut.numerics.sparse import connected_components, degrees, for_many_products
-from prcut.numerics.validation import check_graph_weight, check_node_weight, check_positive_int
+from prcut.numerics.validation import check_graph_weight, check_node_weight
 
 # below this a dense decomposition takes seconds and misses nothing
 _DENSE_SAMPLES = 2000

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from prcut.errors import check_positive_int
 from prcut.numerics.cuts import Reduction, reduce_clusters
 from prcut.numerics.objective import soft_graph_ratio_cut
 from prcut.numerics.sparse import degrees, for_many_products
-from prcut.numerics.validation import check_graph_weight, check_positive_int, check_probs
+from prcut.numerics.validation import check_graph_weight, check_probs
 
 N_NODES = 32
 """Quadrature nodes: relative error below 1e-10 in every case measured."""

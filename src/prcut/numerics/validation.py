@@ -10,13 +10,6 @@ from torch import Tensor
 from prcut.errors import InvalidInputError
 
 
-def check_positive_int(name: str, value: int) -> int:
-    """Return ``value`` as an int, or raise if it is not a whole number >= 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise InvalidInputError(f"{name}={value!r} must be a whole number >= 1.")
-    return int(value)
-
-
 def _check_tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
         remedy = "pass graph.weight" if name == "weight" else f"use torch.as_tensor({name})"

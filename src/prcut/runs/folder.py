@@ -11,9 +11,9 @@ import numpy as np
 
 import prcut
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.fit.assign import Start
 from prcut.fit.outliers import Exemplars
 from prcut.fit.saved_fit import describe_tree, load_estimator, save_fit
-from prcut.fit.starts import Start
 from prcut.runs.labels import STATE_FOLDER
 from prcut.runs.row_labels import RowLabels
 from prcut.runtime.folder import Folder, check_format, finite_number, parsing

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.numerics.objective import ClusterCost
-from prcut.numerics.validation import check_positive_int
 from prcut.search import kernels
 from prcut.search.fragments import CoarseGraph
 

@@ -5,14 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.numerics.objective import (
     balance_factor,
     carry_batch_gradient,
     cluster_imbalance,
     soft_ratio_cut,
 )
-from prcut.numerics.validation import check_positive_int
 
 
 class RunningClusterMass(nn.Module):

@@ -27,9 +27,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.graph.similarity_graph import SimilarityGraph
-from prcut.numerics.validation import check_positive_int
 
 
 class PairBatch(NamedTuple):

@@ -6,10 +6,11 @@ Torch is not loaded here, so that the command line can list the settings in its 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from prcut.errors import InvalidInputError
+from prcut.errors import InvalidInputError, check_positive_int
 
 # steps between two records of the history; a record holds their mean
 RECORD_EVERY = 10
@@ -47,6 +48,13 @@ def setting(
         "shown": shown,
     }
     return field(default=default, metadata=metadata, kw_only=kw_only)
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Reject a value that is none of the choices."""
+    if value not in choices:
+        *others, last = map(repr, choices)
+        raise InvalidInputError(f"{name}={value!r} must be {', '.join(others)} or {last}.")
 
 
 @dataclass(frozen=True)
@@ -112,8 +120,6 @@ class TrainConfig:
     seed: int = setting(0, "Seed of everything random.", panel="Running", least=0)
 
     def __post_init__(self) -> None:
-        from prcut.numerics.validation import check_positive_int  # loads torch
-
         for name in ("max_steps", "batch_size", "checkpoint_every", "n_heads"):
             check_positive_int(name, getattr(self, name))
         if self.patience is not None:
@@ -123,15 +129,9 @@ class TrainConfig:
         for name in ("weight_decay", "balance_weight", "first_balance"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidInputError(f"{name}={getattr(self, name)} must be >= 0.")
-        for name, known in (
-            ("schedule", ("cosine", "constant")),
-            ("optimizer", ("adam", "rmsprop")),
-            ("precision", ("float32", "bfloat16")),
-        ):
-            if getattr(self, name) not in known:
-                raise InvalidInputError(
-                    f"{name}={getattr(self, name)!r} must be {known[0]!r} or {known[1]!r}."
-                )
+        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_choice("optimizer", self.optimizer, ("adam", "rmsprop"))
+        check_choice("precision", self.precision, ("float32", "bfloat16"))
         if self.checkpoint_every % RECORD_EVERY:
             raise InvalidInputError(
                 f"checkpoint_every={self.checkpoint_every} must be a multiple of {RECORD_EVERY}."

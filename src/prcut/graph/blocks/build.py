@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.errors import CorruptFileError, InvalidInputError, check_positive_int
 from prcut.graph.blocks.cells import Packing, choose_unit, nearest_cells, train_centroids
 from prcut.graph.blocks.read import BLOCKS_FORMAT, Blocks
 from prcut.graph.neighbors import Metric, draw_anchors, find_neighbors
 from prcut.graph.rows import divide_columns
-from prcut.numerics.validation import check_positive_int
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, plan_key
 from prcut.runtime.progress import Progress

@@ -14,8 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrizations
 
-from prcut.errors import InvalidInputError
-from prcut.numerics.validation import check_positive_int
+from prcut.errors import InvalidInputError, check_positive_int
 
 
 class Assigner(nn.Module):

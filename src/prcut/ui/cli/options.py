@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from prcut.errors import InvalidInputError
-from prcut.fit.settings import FitSettings
+from prcut.fit.config import FitConfig
 from prcut.training.settings import TrainConfig
 from prcut.ui.cli.shared import results_printed
 
@@ -102,7 +102,7 @@ _Json = Annotated[bool, option("--json", "Print the results as one JSON object."
 
 SETTINGS: dict[str, Field[Any]] = {
     setting.name: setting
-    for settings in (FitSettings, TrainConfig)
+    for settings in (FitConfig, TrainConfig)
     for setting in fields(settings)
     if setting.metadata
 }

@@ -18,7 +18,7 @@ import torch
 
 from prcut.errors import InvalidInputError
 from prcut.fit.config import FitConfig
-from prcut.fit.starts import score_labels
+from prcut.fit.score import score_labels
 from prcut.graph.blocks.join import open_joined
 from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph
 from prcut.numerics.certificate import SpectralBound, spectral_lower_bound

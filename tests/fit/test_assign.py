@@ -2,6 +2,7 @@ import pickle
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from prcut import Assigner, build_graph, ratio_cut
+from prcut.fit.assign import Lazy, Start, train_further
 from prcut.fit.config import FitConfig
 from prcut.fit.fit import fit_rows
-from prcut.fit.starts import LazyStart, Start
 from prcut.numerics.objective import hard_objective
 from prcut.runtime.folder import Folder
 from prcut.training.state import Record, TrainState
@@ -60,7 +61,7 @@ def test_a_lazy_start_is_made_once_and_what_it_is_made_from_is_released() -> Non
         assigner = Assigner(2, 2)
         return Start(assigner, TrainState.start(assigner, CONFIG.train))
 
-    lazy = LazyStart(partial(make, source))
+    lazy = Lazy(partial(make, source))
     del source
     with ThreadPoolExecutor(4) as pool:
         starts = list(pool.map(lambda _: lazy(), range(4)))
@@ -70,3 +71,14 @@ def test_a_lazy_start_is_made_once_and_what_it_is_made_from_is_released() -> Non
     again = pickle.loads(pickle.dumps(lazy))()  # noqa: S301
     for name, value in starts[0].assigner.state_dict().items():
         assert torch.equal(again.assigner.state_dict()[name], value)
+
+
+def test_steps_count_on_after_a_distillation() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    config = FitConfig.of("default", 2, solver="train", n_heads=1, max_steps=50)
+    graph = build_graph(rows, 5)
+    first = fit_rows(rows, replace(config, solver="search"), graph).start()
+    again = train_further(rows, graph, config, first)
+    assert again.state.step == first.state.step + 10
+    assert len(again.state.history["cut"]) == 1  # nothing is left of the other records
+    assert all(torch.isfinite(p).all() for p in again.assigner.parameters())
