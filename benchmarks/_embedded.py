@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from benchmarks.harness.contest.sets import load_contest_set
 from benchmarks.harness.datasets import load_dataset
+from benchmarks.harness.encoders import embed_once
 from benchmarks.harness.inputs import load_bench_dataset
 
-from prcut.curate.embed import embed
 from prcut.errors import PRCutError
 
 _ENCODERS = {"images": "efficientnet-lite0", "texts": "minilm"}
@@ -34,7 +34,7 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
         data = load_dataset(name, "test" if name == "cifar10" else "all")
         n_rows = _N_CIFAR10 if name == "cifar10" else None
         items = data.items[:n_rows]
-        return embed(items, _ENCODERS[data.kind]).astype(np.float32), data.labels[:n_rows]
+        return embed_once(items, _ENCODERS[data.kind]), data.labels[:n_rows]
     except PRCutError as error:
         print(f"{error}\nNothing was measured.")
         sys.exit(0 if os.environ.get("CI") else 2)

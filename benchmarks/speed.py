@@ -82,9 +82,9 @@ def load(name: str) -> Rows | None:
             with np.load(folder / "banking77_minilm.npz") as file:
                 return Rows(name, file["features"].astype(np.float32), dataset.labels)
         if name == "clinc150":
-            from prcut import embed
+            from benchmarks.harness.encoders import embed_once
 
-            return Rows(name, embed(dataset.items, "minilm").astype(np.float32), dataset.labels)
+            return Rows(name, embed_once(dataset.items, "minilm"), dataset.labels)
         return Rows(name, dataset.pixels(), dataset.labels)
     except (PRCutError, OSError) as error:
         print(f"{name} is left out: {error}")

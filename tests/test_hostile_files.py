@@ -169,7 +169,7 @@ def fuzz() -> Iterator[ModuleType]:
 # how often each reader is tried here: the slow ones less, and all of them 20,000 times a week
 N_EXAMPLES = {
     **dict.fromkeys(("json", "storage", "status", "npy", "graph", "model", "checkpoint"), 150),
-    **dict.fromkeys(("estimator", "run", "parquet", "embedding"), 40),
+    **dict.fromkeys(("estimator", "run", "parquet"), 40),
     "labels": 15,
     "report": 3,
 }

@@ -105,9 +105,9 @@ def _load_rows(spec: RunSpec) -> tuple[np.ndarray, np.ndarray]:
     dataset = load_bench_dataset(spec.dataset, spec.split, spec.n_rows)
     if spec.representation == "raw":
         return dataset.pixels(), dataset.labels
-    from prcut.curate.embed import embed
+    from benchmarks.harness.encoders import embed_once
 
-    return embed(dataset.items, spec.representation).astype(np.float32), dataset.labels
+    return embed_once(dataset.items, spec.representation), dataset.labels
 
 
 def rows_digest(rows: np.ndarray, labels: np.ndarray) -> str:

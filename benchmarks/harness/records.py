@@ -25,7 +25,7 @@ class RunSpec:
     dataset: str
     split: str
     representation: str
-    """``"raw"`` pixels, or an encoder of :func:`prcut.curate.embed.embed`."""
+    """``"raw"`` pixels, or an encoder of :func:`benchmarks.harness.encoders.embed_once`."""
     n_neighbors: int
     """Neighbours of the graph that measures cuts and that graph methods are given."""
     method: str

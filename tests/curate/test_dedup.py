@@ -79,7 +79,7 @@ def test_memory_and_blocks_keep_the_same_rows(data: Path, tmp_path: Path) -> Non
 
 
 @needs_fork
-@pytest.mark.parametrize("n_files", [8, 40])
+@pytest.mark.parametrize("n_files", [8, 25])
 def test_a_killed_call_is_resumed_with_the_same_bytes(
     data: Path, tmp_path: Path, n_files: int
 ) -> None:

@@ -1,7 +1,8 @@
-"""Embedding lists and files: order, cache, resuming, and what is refused."""
+"""Embedding lists and files: order, resuming, and what is refused."""
 
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ import pytest
 
 from killed import contents, kill_after, needs_fork
 from prcut.curate import embed as embedding
-from prcut.curate import embed as encoders
-from prcut.curate.embed import Encoder, embed, embed_file
+from prcut.curate.embed import embed, embed_file
 from prcut.errors import InvalidInputError, PRCutError
-from prcut.runtime.progress import Progress
+from prcut.runtime.folder import Folder
 
 
 class Counting:
@@ -26,11 +26,8 @@ class Counting:
     def __init__(self) -> None:
         self.weight = 1.0
         self.seen: list[int] = []
-        self.dies_after = 10**9
 
     def __call__(self, batch: list[Any]) -> np.ndarray:
-        if sum(self.seen) >= self.dies_after:
-            raise KeyboardInterrupt
         self.seen.append(len(batch))
         sizes = [len(one) if isinstance(one, str) else float(one.mean()) for one in batch]
         return np.array([[size * self.weight, 1.0] for size in sizes])
@@ -40,11 +37,8 @@ class Counting:
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """An encoder by the name ``counting:…``, and chunks of four rows."""
     module = Counting()
-
-    def load(model: str, *_: Any) -> Encoder:
-        return Encoder(module, f"{model} {module.weight}")
-
-    monkeypatch.setitem(encoders.LOADERS, "counting", (("images", "texts"), load))
+    load = (("images", "texts"), lambda *_: module)
+    monkeypatch.setitem(embedding.LOADERS, "counting", load)
     monkeypatch.setattr(embedding, "_CHUNK_ROWS", 4)
     return module
 
@@ -80,46 +74,10 @@ def test_images_may_have_several_sizes_and_be_encoded() -> None:
     assert embed([stack[0], content.getvalue()], Counting())[:, 0].tolist() == [3, 7]
 
 
-def test_a_stopped_call_continues_and_a_repeated_one_only_reads(
-    tmp_path: Path, counting: Counting
-) -> None:
-    texts = ["x" * length for length in range(11)]
-    counting.dies_after = 6
-    with pytest.raises(KeyboardInterrupt):
-        embed(texts, "counting:x", batch_size=2, cache=tmp_path)
-    counting.seen, counting.dies_after = [], 10**9
-    seen: list[Progress] = []
-    rows = embed(texts, "counting:x", batch_size=2, cache=tmp_path, on_progress=seen.append)
-    assert sum(counting.seen) == 7  # the first chunk of 4 was kept
-    assert rows[:, 0].tolist() == [*range(11)]
-    assert [one.done for one in seen] == [4, 6, 8, 10, 11]
-    assert {(one.stage, one.total) for one in seen} == {("embed", 11)}
-    embed(texts, "counting:x", cache=tmp_path)
-    assert sum(counting.seen) == 7
-
-
-def test_other_weights_items_or_encoders_are_computed_anew(
-    tmp_path: Path, counting: Counting
-) -> None:
-    for model, texts in [("counting:x", ["a"]), ("counting:y", ["a"]), ("counting:x", ["b"])]:
-        embed(texts, model, cache=tmp_path)
-    counting.weight = 7
-    assert embed(["a"], "counting:x", cache=tmp_path)[0, 0] == 7
-    assert counting.seen == [1] * 4
-
-
-@pytest.mark.usefixtures("counting")
-def test_damaged_chunks_are_computed_anew(tmp_path: Path) -> None:
-    embed(["a", "bc"], "counting:x", cache=tmp_path)
-    (file,) = tmp_path.rglob("*.npy")
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    assert embed(["a", "bc"], "counting:x", cache=tmp_path)[:, 0].tolist() == [1, 2]
-
-
-def test_overflow_is_refused_by_row(tmp_path: Path, counting: Counting) -> None:
+def test_overflow_is_refused_by_row(counting: Counting) -> None:
     counting.weight = 1e4
     with pytest.raises(PRCutError, match=r"1 of the items 4\.\.5, the first is item 5"):
-        embed(["a"] * 5 + ["a" * 9], "counting:x", cache=tmp_path)
+        embed(["a"] * 5 + ["a" * 9], "counting:x")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +138,19 @@ def test_a_finished_file_is_kept_and_another_is_not_replaced(
     counting.seen.clear()
     assert embed_file(data, "counting:x", out, column="body") == made
     assert not counting.seen
+    # a chunk that was damaged, or is that of another model, is encoded again
+    kept = Folder(tmp_path / "more.parquet.chunks")
+    kept.seal("000000.json", {"000000.npy": np.zeros((4, 2), np.float16)}, {"key": "another"})
+    embed_file(data, "counting:x", tmp_path / "more.parquet", column="body")
+    assert pq.read_table(tmp_path / "more.parquet").equals(pq.read_table(out))
+    (tmp_path / "local").mkdir()
+    for weights in ("one", "two"):
+        (tmp_path / "local/model.safetensors").write_text(weights)
+        local = partial(embed_file, data, f"counting:{tmp_path}/local", tmp_path / "own.parquet")
+        if weights == "one":
+            local(column="body")
+    with pytest.raises(InvalidInputError, match="not from this model"):
+        local(column="body")
     with pytest.raises(InvalidInputError, match="not from this model"):
         embed_file(data, "counting:y", out, column="body")
     with pytest.raises(InvalidInputError, match=r"must be a column of .*key, body"):

@@ -86,7 +86,7 @@ def load_openclipart() -> Rows:
     Drawings of more than a million pixels and folders of fewer than 50 others are left out; of each
     folder the first 300 are taken.
     """
-    from prcut.curate.embed import embed
+    from benchmarks.harness.encoders import embed_once
 
     root = find_debian_file("openclipart-png", "/usr/share/openclipart/png")
     images, classes = [], []
@@ -98,7 +98,7 @@ def load_openclipart() -> Rows:
             chosen = paths[:_MAX_DRAWINGS]
             images += [_read_drawing(path) for path in chosen]
             classes += [folder.relative_to(root).as_posix()] * len(chosen)
-    rows = embed(np.stack(images), "efficientnet-lite0").astype(np.float32)
+    rows = embed_once(np.stack(images), "efficientnet-lite0")
     return rows, np.array(classes)
 
 

@@ -96,10 +96,10 @@ def _load_coil20_clip() -> Rows:
 
 def _load_cifar10() -> Rows:
     """Load 5,000 images by EfficientNet-Lite0, as in the older tables."""
-    from prcut.curate.embed import embed
+    from benchmarks.harness.encoders import embed_once
 
     dataset = load_dataset("cifar10", "test")
-    return embed(dataset.items[:5000], "efficientnet-lite0"), dataset.labels[:5000]
+    return embed_once(dataset.items[:5000], "efficientnet-lite0"), dataset.labels[:5000]
 
 
 _SPLITS = {"mnist": "train", "fashion_mnist": "train", "usps": "all", "coil20": "all"}

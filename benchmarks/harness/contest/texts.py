@@ -42,10 +42,10 @@ _FILES = "text_sets.json.gz", "text_sets_2.json.gz"
 
 def embed_minilm(read: Callable[[], Texts]) -> Rows:
     """Encode texts by MiniLM, as the harness's tables do."""
-    from prcut.curate.embed import embed
+    from benchmarks.harness.encoders import embed_once
 
     texts, classes = read()
-    return embed(texts, "minilm").astype(np.float32), np.array(classes)
+    return embed_once(texts, "minilm"), np.array(classes)
 
 
 def embed_wordllama(read: Callable[[], Texts]) -> Rows:

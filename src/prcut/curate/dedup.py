@@ -118,8 +118,8 @@ _HALO = 3
 _FILE_ROWS = 2**22
 # bytes of a digest: among 10⁹ rows, two different ones share 128 bits with a chance of 10⁻²¹
 _DIGEST_BYTES = 16
-# bytes of the features of the groups that one task splits
-_BUCKET_BYTES = 2**29
+# bytes of features that are read to split groups
+_BATCH_BYTES = 2**29
 
 _Advance = Callable[[int], None]
 
@@ -178,74 +178,79 @@ def find_duplicates(
     """
     check_epsilon(epsilon, metric)
     source = _open_data(data, column, id_column)
-    values = _check_keep(keep, source)
+    value_column = _check_keep(keep, source)
     folder, engine = Folder(path), engine or LocalEngine()
-    if not isinstance(engine, LocalEngine) and source.path is None:
+    is_local = isinstance(engine, LocalEngine)
+    if not is_local and source.path is None:
         raise InvalidInputError("data must be a path or URI that all nodes see, not an array.")
     if getattr(source, "id_column", None) in ("group", "kept"):
         raise InvalidInputError(f"{id_column=} is the name of a result; rename the column.")
     check_new(folder)
     state = folder / STATE_FOLDER
-    plan = {
+    plan: dict[str, Any] = {
         "kind": "duplicates",
         "format": _FORMAT,
         "fingerprint": source.fingerprint,
-        **{name: getattr(source, name, None) for name in ("column", "id_column")},
+        "column": getattr(source, "column", None),
+        "id_column": getattr(source, "id_column", None),
         "epsilon": epsilon,
         "metric": metric,
         "keep": keep,
         "seed": seed,
-        **_choose_mode(state, source, memory, isinstance(engine, LocalEngine)),
     }
+    if state.exists("plan.json"):  # a resumed call keeps the mode of the earlier one
+        earlier = state.read_json("plan.json")
+        plan |= {name: earlier.get(name) for name in ("mode", "block_rows")}
+    else:
+        usable = usable_memory(memory, is_shared=not is_local)
+        mode, block_rows = choose_mode(source, _N_NEIGHBORS, usable, on_disk=not is_local)
+        plan |= {"mode": mode, "block_rows": block_rows}
     state.start(plan)
-    job = _Job(
-        work=state / "work",
-        source=source,
-        epsilon=epsilon,
-        metric=metric,
-        seed=seed,
-        key=plan_key(plan),
-        cuts=cut_row_ranges(source, rows_per_read(source)),
-    )
+
     if not state.exists("manifest.json"):
+        job = _Job(state / "work", plan_key(plan), source, epsilon, metric, seed)
         run: Any = partial(engine.run, total=source.n_samples, on_progress=on_progress)
         run("digest", partial(_write_digests, job), len(job.cuts) - 1)
         _find_copies(job)
+        blocks = None
         if plan["mode"] == "disk":
             # one anchor: here one row of every group of copies looks for neighbours
-            config = BlockConfig(
-                _N_NEIGHBORS, metric, plan["block_rows"], _HALO, anchors=1e-9, seed=seed
-            )
+            rows = plan["block_rows"]
+            config = BlockConfig(_N_NEIGHBORS, metric, rows, _HALO, anchors=1e-9, seed=seed)
             # by its URI, if it has one, which a folder does not know
             where = f"{absolute_path(path)}/{STATE_FOLDER}/work/blocks"
-            job = job._replace(
-                blocks=build_blocks(source, where, config, engine=engine, on_progress=on_progress)
-            )
-        n_parts = 1 if job.blocks is None else len(job.blocks)
-        run("pairs", partial(_write_pairs, job), n_parts)
-        n_buckets = _find_components(job, n_parts)
-        run("split groups", partial(_split_groups, job, n_buckets), n_buckets)
-        counts = _choose_kept(job, n_buckets, values)
-        n_files = len(cut_row_ranges(source, _FILE_ROWS)) - 1
-        run("write", partial(_write_range, job, folder), n_files)
-        state.write_json("manifest.json", {"key": job.key, "plan": plan, "counts": counts})
-    job.work.delete()
+            blocks = build_blocks(source, where, config, engine=engine, on_progress=on_progress)
+        n_parts = 1 if blocks is None else len(blocks)
+        run("pairs", partial(_write_pairs, job, blocks), n_parts)
+        members, kept = _find_members(job, n_parts, value_column)
+        _write_files(folder, source, members, kept)
+        n_groups = int((members == kept).sum())
+        counts = {
+            "n_kept": source.n_samples - len(members) + n_groups,
+            "n_groups": n_groups,
+            "n_copies": len(job.read("copies", "rows")[0]),
+        }
+        state.write_json("manifest.json", {"plan": plan, "counts": counts})
+    (state / "work").delete()
     folder.clear_unfinished()
     counts = state.read_json("manifest.json")["counts"]
-    return Duplicates(str(path), source.n_samples, *counts)
+    return Duplicates(str(path), source.n_samples, **counts)
 
 
 class _Job(NamedTuple):
-    """Settings of every task; without blocks all rows are in memory."""
+    """Settings of every task."""
 
     work: Folder
+    key: str
     source: Source
     epsilon: float
     metric: Metric
     seed: int
-    key: str
-    cuts: np.ndarray
-    blocks: Blocks | None = None
+
+    @property
+    def cuts(self) -> np.ndarray:
+        """Where the source is cut into ranges that are read at a time."""
+        return cut_row_ranges(self.source, rows_per_read(self.source))
 
     def seal(self, name: str, **arrays: np.ndarray) -> None:
         files = {f"{name}.{one}.npy": arrays[one] for one in arrays}
@@ -258,19 +263,15 @@ class _Job(NamedTuple):
         return [self.work.map_array(f"{name}.{one}.npy") for one in arrays]
 
 
-# -- arguments -------------------------------------------------------------------------------------
-
-
 def _open_data(data: Any, column: str | None, id_column: str | None) -> Source:
     """Open the data, or those of a run."""
     if not isinstance(data, str | Path) or not Folder(data).exists("plan.json"):
         return open_source(data, column=column, id_column=id_column)
     plan = read_plan(Folder(data))
-    where = plan.get("data")
-    if where is None:
+    if plan.get("data") is None:
         raise InvalidInputError(f"{data} does not say where its data are; give the data instead.")
     columns = {"column": column or plan["column"], "id_column": id_column or plan["id_column"]}
-    return open_source(where, **columns)
+    return open_source(plan["data"], **columns)
 
 
 def _check_keep(keep: str, source: Source) -> str | None:
@@ -286,22 +287,11 @@ def _check_keep(keep: str, source: Source) -> str | None:
     return column
 
 
-def _choose_mode(
-    state: Folder, source: Source, memory: int | None, is_local: bool
-) -> dict[str, Any]:
-    """Choose memory or disk, and the rows of a block; a resumed call keeps what was chosen."""
-    if state.exists("plan.json"):
-        earlier = state.read_json("plan.json")
-        return {name: earlier.get(name) for name in ("mode", "block_rows")}
-    usable = usable_memory(memory, is_shared=not is_local)
-    mode, block_rows = choose_mode(source, _N_NEIGHBORS, usable, on_disk=not is_local)
-    return {"mode": mode, "block_rows": block_rows}
-
-
-# -- rows with the same bytes ----------------------------------------------------------------------
+# -- tasks: rows with the same bytes, and pairs within ε -------------------------------------------
 
 
 def _write_digests(job: _Job, number: int, advance: _Advance) -> None:
+    """Write the digests of a range of rows."""
     start, stop = job.cuts[number : number + 2].tolist()
     if not job.is_sealed(name := f"digests-{number:05d}"):
         rows = job.source.read(start, stop) + job.source.dtype.type(0)  # −0 becomes 0
@@ -334,16 +324,13 @@ def _look_up(rows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarr
     return np.where(keys[position] == rows, values[position], rows)
 
 
-# -- pairs within ε, and their components ----------------------------------------------------------
-
-
-def _write_pairs(job: _Job, number: int, advance: _Advance) -> None:
+def _write_pairs(job: _Job, blocks: Blocks | None, number: int, advance: _Advance) -> None:
     """Write the pairs within ε of a block; copies are one node, named by the first of them."""
-    if job.blocks is None:
+    if blocks is None:  # all rows are in memory
         rows, features = np.arange(job.source.n_samples), read_all(job.source)
         n_core = len(rows)
     else:
-        block = job.blocks[number]
+        block = blocks[number]
         assert block.features is not None  # noqa: S101
         rows, features, n_core = block.rows, block.features, block.n_core
     if not job.is_sealed(name := f"pairs-{number:05d}"):
@@ -353,108 +340,76 @@ def _write_pairs(job: _Job, number: int, advance: _Advance) -> None:
         if len(features) > 1:
             looking = np.sort(first[first < n_core])  # one row of every node with a core row
             n_most = min(_N_NEIGHBORS, len(features) - 1)
-            found = find_neighbors(
-                features,
-                n_most,
-                metric=job.metric,
-                rows=looking,
-                recall=_RECALL,
-                seed=job.seed,
-            )
+            how: Any = {"metric": job.metric, "recall": _RECALL, "seed": job.seed}
+            found = find_neighbors(features, n_most, rows=looking, **how)
             pairs = pairs_within(features, nodes, found, job.epsilon, job.seed)
-        job.seal(
-            name, source=named[pairs.source], target=named[pairs.target], distance=pairs.distance
-        )
+        ends = {"source": named[pairs.source], "target": named[pairs.target]}
+        job.seal(name, **ends, distance=pairs.distance)
     advance(n_core)
 
 
-def _find_components(job: _Job, n_parts: int) -> int:
-    """Write the graph of all pairs, its nodes in the order of their components; return buckets."""
-    if not job.is_sealed("components"):
-        parts = [Pairs(*job.read(f"pairs-{part:05d}", *Pairs._fields)) for part in range(n_parts)]
-        pairs = join_pairs(parts)
-        nodes, ends = np.unique(np.concatenate([pairs.source, pairs.target]), return_inverse=True)
-        source, target = np.split(ends.reshape(-1), 2)
-        shape = len(nodes), len(nodes)
-        graph = coo_array((np.ones(len(source), np.int8), (source, target)), shape=shape).tocsr()
-        component = connected_components(graph, directed=False)[1]
-        order = np.argsort(component, kind="stable")
-        place = np.argsort(order)
-        sorted_pairs = np.lexsort((target, source, component[source]))
-        job.seal(
-            "components",
-            nodes=nodes[order],
-            component=component[order],
-            source=place[source[sorted_pairs]],
-            target=place[target[sorted_pairs]],
-            distance=pairs.distance[sorted_pairs],
-        )
-    n_nodes = len(job.read("components", "nodes")[0])
+# -- groups, and the row that each keeps: pairs fit in memory --------------------------------------
+
+
+def _find_members(job: _Job, n_parts: int, column: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of all groups, ascending, and the row that the group of each keeps."""
+    parts = [Pairs(*job.read(f"pairs-{part:05d}", *Pairs._fields)) for part in range(n_parts)]
+    rows, exemplar = _split_components(job, join_pairs(parts))
+    copies, of = job.read("copies", "rows", "of")
+    # copies, and their originals, join the group of the original
+    members = np.unique(np.concatenate([rows, copies, of]))
+    order = np.argsort(rows)
+    kept = _look_up(_look_up(members, copies, of), rows[order], exemplar[order])
+    if column is not None:
+        values = _read_values(job.source, column, members)
+        order = np.lexsort((members, -values, kept))
+        _, first, group = np.unique(kept[order], return_index=True, return_inverse=True)
+        kept[order] = members[order][first][group.reshape(-1)]
+    return members, kept
+
+
+def _split_components(job: _Job, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that have pairs, and the exemplar of each."""
+    if not len(pairs.source):
+        return pairs.source, pairs.target
+    nodes, ends = np.unique(np.concatenate([pairs.source, pairs.target]), return_inverse=True)
+    source, target = np.split(ends.reshape(-1), 2)
+    graph = coo_array((np.ones(len(source), np.int8), (source, target)), (len(nodes), len(nodes)))
+    component = connected_components(graph.tocsr(), directed=False)[1]
+    # nodes of one component follow each other, and so do their pairs
+    order = np.argsort(component, kind="stable")
+    place = np.argsort(order)
+    nodes, source, target = nodes[order], place[source], place[target]
+    by_source = np.lexsort((target, source))
+    source, target, distance = source[by_source], target[by_source], pairs.distance[by_source]
+    sizes = np.bincount(component)
+    starts = np.cumsum(sizes) - sizes
+    bounds = np.searchsorted(source, np.append(starts, len(nodes)))
+    exemplar = np.repeat(nodes[starts], sizes)  # of a pair the first row
     row_bytes = job.source.n_features * job.source.dtype.itemsize
-    return max(1, -(-n_nodes * row_bytes // _BUCKET_BYTES))
-
-
-# -- groups: components, cut where one row does not stand for all ----------------------------------
-
-
-def _split_groups(job: _Job, n_buckets: int, bucket: int, advance: _Advance) -> None:
-    """Write the exemplar of every node in a bucket of components."""
-    nodes, component, source, target, distance = job.read(
-        "components", "nodes", "component", "source", "target", "distance"
-    )
-    n_components = int(component[-1]) + 1 if len(component) else 0
-    first, stop = (n_components * number // n_buckets for number in (bucket, bucket + 1))
-    starts = np.searchsorted(component, np.arange(first, stop + 1))
-    of_pair = np.searchsorted(source, starts)  # nodes of one component follow each other
-    if not job.is_sealed(name := f"groups-{bucket:05d}"):
-        chosen = np.repeat(starts[:-1], np.diff(starts))  # of a pair the first row
-        is_large = np.repeat(np.diff(starts) > 2, np.diff(starts))
-        large = np.arange(starts[0], starts[-1])[is_large]
-        features = _read_rows(job, nodes[large])
-        done = 0
-        for (first, stop), (low, high) in zip(pairwise(starts), pairwise(of_pair), strict=True):
-            if stop - first == 2:
-                continue
-            pairs = Pairs(source[low:high] - first, target[low:high] - first, distance[low:high])
-            rows = features[done : done + stop - first]
-            done += stop - first
-            for exemplar, group in split_chains(rows, pairs, job.epsilon, job.metric):
-                chosen[group + first - starts[0]] = first + exemplar
-        job.seal(name, rows=nodes[starts[0] : starts[-1]], exemplar=nodes[chosen])
-    advance(int(starts[-1] - starts[0]))
+    batch_of = np.cumsum(sizes) * row_bytes // _BATCH_BYTES
+    for batch in range(int(batch_of[-1]) + 1):
+        large = np.flatnonzero((batch_of == batch) & (sizes > 2))
+        inside = np.repeat((batch_of == batch) & (sizes > 2), sizes)
+        features = np.split(_read_rows(job, nodes[inside]), np.cumsum(sizes[large]))
+        for number, rows in zip(large.tolist(), features, strict=False):
+            start, inner = starts[number], slice(*bounds[number : number + 2])
+            links = Pairs(source[inner] - start, target[inner] - start, distance[inner])
+            for chosen, group in split_chains(rows, links, job.epsilon, job.metric):
+                exemplar[start + group] = nodes[start + chosen]
+    return nodes, exemplar
 
 
 def _read_rows(job: _Job, rows: np.ndarray) -> np.ndarray:
     """Read some rows, by one pass over the ranges of the source that hold any."""
     features = np.empty((len(rows), job.source.n_features), job.source.dtype)
-    of_range = np.searchsorted(job.cuts, rows, side="right") - 1
+    cuts = job.cuts
+    of_range = np.searchsorted(cuts, rows, side="right") - 1
     for number in np.unique(of_range).tolist():
-        start, stop = job.cuts[number : number + 2].tolist()
+        start, stop = cuts[number : number + 2].tolist()
         inside = of_range == number
         features[inside] = job.source.read(start, stop)[rows[inside] - start]
     return features
-
-
-def _choose_kept(job: _Job, n_buckets: int, column: str | None) -> tuple[int, int, int]:
-    """Write the row that each group keeps; return how many rows are kept, groups, and copies."""
-    copies, of = job.read("copies", "rows", "of")
-    if not job.is_sealed("members"):
-        parts = [job.read(f"groups-{n:05d}", "rows", "exemplar") for n in range(n_buckets)]
-        rows, exemplar = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.argsort(rows)
-        rows, exemplar = rows[order], exemplar[order]
-        # copies, and their originals, join the group of the original
-        members = np.unique(np.concatenate([rows, copies, of]))
-        kept = _look_up(_look_up(members, copies, of), rows, exemplar)
-        if column is not None:
-            values = _read_values(job.source, column, members)
-            order = np.lexsort((members, -values, kept))
-            _, first, group = np.unique(kept[order], return_index=True, return_inverse=True)
-            kept[order] = members[order][first][group.reshape(-1)]
-        job.seal("members", rows=members, kept=kept)
-    members, kept = job.read("members", "rows", "kept")
-    n_groups = int((members == kept).sum())
-    return job.source.n_samples - len(members) + n_groups, n_groups, len(copies)
 
 
 def _read_values(source: Any, column: str, rows: np.ndarray) -> np.ndarray:
@@ -467,32 +422,21 @@ def _read_values(source: Any, column: str, rows: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(numbers), -np.inf, numbers)
 
 
-# -- files -----------------------------------------------------------------------------------------
-
-
-def _write_range(job: _Job, folder: Folder, number: int, advance: _Advance) -> None:
-    """Write the ids to keep, and the groups, of a range of rows."""
-    start, stop = cut_row_ranges(job.source, _FILE_ROWS)[number : number + 2].tolist()
-    name, record = f"part-{number:05d}.parquet", f"written-{number:05d}.json"
-    if not job.work.exists(record):
-        members, kept = job.read("members", "rows", "kept")
+def _write_files(folder: Folder, source: Source, members: np.ndarray, kept: np.ndarray) -> None:
+    """Write the ids to keep, and the groups, in files of some million rows."""
+    cuts = cut_row_ranges(source, _FILE_ROWS).tolist()
+    for number, (start, stop) in enumerate(pairwise(cuts)):
         inside = slice(*np.searchsorted(members, [start, stop]))
         group = np.full(stop - start, -1)
         group[members[inside] - start] = kept[inside]
         rows, is_member = np.arange(start, stop), group >= 0
         is_kept = ~is_member | (group == rows)
-        ids, id_name = job.source.read_ids(start, stop), getattr(job.source, "id_column", None)
+        ids, id_name = source.read_ids(start, stop), getattr(source, "id_column", None)
         table = pa.table({id_name or "row": rows if ids is None else ids})
-        grouped = table.append_column("group", pa.array(group))
-        grouped = grouped.append_column("kept", pa.array(is_kept))
-        write_table(folder / "kept", name, table.filter(pa.array(is_kept)))
-        write_table(folder / "groups", name, grouped.filter(pa.array(is_member)))
-        job.work.write_json(record, {"key": job.key})
-    advance(stop - start)
-
-
-def write_table(folder: Folder, name: str, table: pa.Table) -> None:
-    """Write a Parquet file atomically."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    folder.write_bytes(name, iter([memoryview(sink.getvalue())]))
+        groups = table.append_column("group", pa.array(group))
+        groups = groups.append_column("kept", pa.array(is_kept)).filter(pa.array(is_member))
+        name = f"part-{number:05d}.parquet"
+        for kind, rows_of in (("kept", table.filter(pa.array(is_kept))), ("groups", groups)):
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows_of, sink)
+            (folder / kind).write_bytes(name, iter([memoryview(sink.getvalue())]))

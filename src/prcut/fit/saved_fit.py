@@ -150,6 +150,8 @@ def _parse_tree(content: Any, n_clusters: int) -> MergeTree:
         raise ValueError(f"merge_tree has {len(children)} merges of {n_clusters} clusters")
     if (children < 0).any() or (children >= merged[:, None]).any():
         raise ValueError("merge_tree merges what does not exist")
+    if not np.array_equal(np.sort(children, axis=None), np.arange(2 * n_merges)):
+        raise ValueError("merge_tree merges a node twice")
     return MergeTree(children, costs)
 
 

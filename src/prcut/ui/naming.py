@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from prcut.curate.names import Namer, Names, name_clusters, write_names
+from prcut.curate.names import ClusterName, Namer, Names, name_clusters, write_names
 from prcut.fit.saved_fit import parse_fit
-from prcut.graph.similarity_graph import load_graph
 from prcut.runs.folder import check_finished, read_plan
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import OnProgress, Reporter
@@ -51,8 +50,8 @@ def name_run(
     plan = read_plan(folder)
     check_finished(folder)
     source = open_data(run, data, plan)
-    in_memory = plan.get("mode") == "memory"
-    ranges = choose_ranges(source.n_samples, None if in_memory else _MOST_ROWS, _RANGE_ROWS)
+    most_rows = None if plan.get("mode") == "memory" else _MOST_ROWS
+    ranges = choose_ranges(source.n_samples, most_rows, _RANGE_ROWS)
     rows = np.concatenate([np.arange(*one) for one in ranges])
     # before the rows are assigned, so that a missing column is reported at once
     found = read_texts(source, texts, rows)
@@ -68,22 +67,17 @@ def name_run(
         np.concatenate(labels),
         tree=fitted.get("merge_tree_"),
         layer_sizes=fitted.get("layer_sizes_", ()),
-        graph=load_graph(folder / "graph") if in_memory else None,
         n_clusters=loaded.assigner.n_clusters,
         language=language,
         namer=namer,
     )
-    names = _number_rows(names, rows)
-    write_names(folder, names)
-    return names
 
-
-def _number_rows(names: Names, rows: np.ndarray) -> Names:
-    """Replace the positions of exemplars among the rows that were read by row numbers."""
-
-    def renumber(cluster: Any) -> Any:
+    def number_rows(cluster: ClusterName) -> ClusterName:
+        """Replace positions among the rows that were read by row numbers."""
         exemplars = [one._replace(row=int(rows[one.row])) for one in cluster.exemplars]
         return cluster._replace(exemplars=exemplars)
 
-    layers = {size: [*map(renumber, layer)] for size, layer in names.layers.items()}
-    return Names([*map(renumber, names.clusters)], layers)
+    layers = {size: [*map(number_rows, layer)] for size, layer in names.layers.items()}
+    names = Names([*map(number_rows, names.clusters)], layers)
+    write_names(folder, names)
+    return names

@@ -15,7 +15,9 @@ LOGGER = logging.getLogger("prcut.anything")
 
 
 def say_everything(log: Path | None = None, *, quiet: bool = False) -> None:
-    with open_messages(quiet=quiet, log=log) as messages, messages.progress() as display:
+    with open_messages(quiet=quiet) as messages, messages.progress() as display:
+        if log is not None:
+            messages.log_to(log)
         messages.say("a long message " * 10)
         LOGGER.info("of [a] module")
         warnings.warn("look:\n- here", DataWarning, stacklevel=1)
@@ -50,16 +52,17 @@ def test_lines_go_to_standard_error_and_with_times_to_the_log(
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (KeyboardInterrupt(), "ERROR   interrupted\n"),
+        (KeyboardInterrupt(), "WARNING interrupted; resume with: prcut fit\n"),
         (ZeroDivisionError("on purpose"), "ZeroDivisionError: on purpose\n"),
     ],
 )
 def test_the_log_ends_with_the_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException, words: str
 ) -> None:
-    with pytest.raises(type(error)), open_messages(log=tmp_path / "log.txt"):
+    with pytest.raises(type(error)), open_messages("prcut fit") as messages:  # noqa: PT012
+        messages.log_to(tmp_path / "log.txt")
         raise error
     log = (tmp_path / "log.txt").read_text()
     assert log.endswith(words)
     assert ("Traceback" in log) == isinstance(error, ZeroDivisionError)
-    assert capsys.readouterr().err == ""
+    assert ("interrupted" in capsys.readouterr().err) == isinstance(error, KeyboardInterrupt)

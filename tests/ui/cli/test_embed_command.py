@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prcut.curate.embed import LOADERS, Encoder
+from prcut.curate.embed import LOADERS
 from prcut.ui.cli.commands import main
 
 WORDS = "cat", "tree", "stone"
@@ -25,7 +25,7 @@ def encode(texts: list[str]) -> Tensor:
 @pytest.fixture
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """A Parquet file in the current folder, and an encoder ``words:x``."""
-    load = (("texts",), lambda *_: Encoder(encode, "words 1"))
+    load = (("texts",), lambda *_: encode)
     monkeypatch.setitem(LOADERS, "words", load)
     monkeypatch.chdir(tmp_path)
     rows = [

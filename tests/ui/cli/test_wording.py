@@ -2,7 +2,7 @@
 
 import pytest
 
-from prcut.ui.cli.options import name_options
+from prcut.ui.cli.shared import name_options
 
 FLAGS = {"n_clusters": "--clusters", "column": "--column", "memory": "--memory", "top": "--top"}
 

@@ -1,6 +1,6 @@
 """The command line: ``prcut fit data.parquet --clusters 10``.
 
-Each command imports what it needs, so that ``--help`` and completion are quick.
+Each command imports the library when it runs, so that ``--help`` and completion are quick.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import typer
 
 import prcut
 from prcut.errors import InvalidInputError
-from prcut.ui.cli import data_commands, options
+from prcut.ui.cli import options
+from prcut.ui.cli.console import Messages
+from prcut.ui.cli.data_commands import dedup, doctor, embed, plan, sample
 from prcut.ui.cli.fit_command import check_run_folder, fit, write_labels
-from prcut.ui.cli.options import argument, option, with_options
+from prcut.ui.cli.options import argument, option
 from prcut.ui.cli.shared import (
-    echo,
+    Results,
+    as_lines,
+    command,
     load,
-    messages_of,
     model_path,
     open_engine,
-    progress_of,
     remove_earlier,
     run_app,
 )
@@ -31,6 +33,12 @@ from prcut.ui.cli.shared import (
 _PRINTED_NAMES = 20
 # how `prcut update` words its changes
 _CHANGES = {"birth": "split from", "merge": "joined", "death": "left to"}
+
+# help texts of options
+CLASSES = "Classes to compare with: a column or a .npy file."
+LANGUAGE = "Stop words: english, any (words of over a fifth of the texts), or a .txt file of words."
+STICKINESS = "Cost of moving an earlier row, as a fraction of the largest gain of a move."
+CENTROIDS = "Parquet file of a run's clusters: id, parent, layer, size and mean vector."
 
 app = typer.Typer(
     name="prcut",
@@ -72,30 +80,21 @@ def _main(
     """
 
 
-app.command()(with_options(fit))
-
-
-@app.command()
-@with_options
+@command
 def assign(
+    messages: Messages,
     run_or_model: options.RunOrModel,
     data: options.Data,
     out: Annotated[str, option("--out,-o DIR", "Folder for the labels.")],
     column: options.Column = None,
     id_column: options.IdColumn = None,
     top: options.Top = 0,
-    names: Annotated[
-        bool,
-        option(
-            "--names", "Also write the names of the clusters that `prcut name` gave to the run."
-        ),
-    ] = False,
+    names: Annotated[bool, option("--names", "Also write the names by prcut name.")] = False,
     device: options.Device = "auto",
     engine: options.EngineName = "local",
     address: options.Address = None,
     overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Results:
     """Write the cluster of every row of DATA to Parquet files.
 
     Each file of DATA gives a file of the same name with the columns id (or row), label, confidence,
@@ -110,58 +109,38 @@ def assign(
 
     prcut assign run/model s3://bucket/parts --out s3://bucket/labels --id-column id --top 3
     """
-    with messages_of(quiet) as messages, messages.progress() as display:
-        from prcut.curate.names import read_names
-        from prcut.fit.saved_fit import coarse_labels, read_ids, read_rule
-        from prcut.runs.labels import assign_parquet
-
-        loaded: Any = load(run_or_model)
-        found = read_names(run_or_model, loaded.assigner.n_clusters) if names else None
-        if names and found is None:
-            raise InvalidInputError(
-                f"{run_or_model} has no names; make them with `prcut name {run_or_model}`."
-            )
-        if overwrite:
-            remove_earlier(out, data, "labels")
-        fitted = loaded.description.get("run", {})
-        layers = coarse_labels(loaded)
-        written = assign_parquet(
-            loaded.assigner,
-            data,
-            out,
-            column=column or fitted.get("column"),
-            id_column=id_column or fitted.get("id_column"),
-            top=top,
-            layers=layers,
-            cluster_ids=read_ids(loaded),
-            outliers=read_rule(model_path(run_or_model), loaded),
-            names=found.columns(layers) if found else None,
-            device=device,
-            engine=open_engine(engine, address),
-            on_progress=display.on_progress,
-        )
-        if written.n_kept:
-            messages.say(f"{written.n_kept} of {written.n_files} files were already written")
+    loaded = load(run_or_model)
+    if overwrite:
+        remove_earlier(out, data, "labels")
+    fitted: dict[str, Any] = loaded.description.get("run", {})
+    written = write_labels(
+        messages,
+        run_or_model,
+        data,
+        out,
+        with_names=names,
+        column=column or fitted.get("column"),
+        id_column=id_column or fitted.get("id_column"),
+        top=top,
+        device=device,
+        engine=open_engine(engine, address),
+    )
+    if written.n_kept:
+        messages.say(f"{written.n_kept} of {written.n_files} files were already written")
     outliers = {} if written.n_outliers is None else {"outliers": written.n_outliers}
-    echo({"labels": out, "rows": written.n_samples, "files": written.n_files, **outliers})
+    return {"labels": out, "rows": written.n_samples, "files": written.n_files, **outliers}
 
 
-@app.command()
-@with_options
+@command
 def report(
+    messages: Messages,
     run: options.Run,
-    out: Annotated[
-        str | None, option("--out,-o FILE", "HTML file. By default the name of the run + .html.")
-    ] = None,
+    out: Annotated[str | None, option("--out,-o FILE", "HTML file, by default RUN.html.")] = None,
     texts: options.Texts = None,
     images: options.Images = None,
-    labels: Annotated[
-        str | None,
-        option("--labels COLUMN|FILE", "Classes to compare with: a column or .npy file."),
-    ] = None,
+    labels: Annotated[str | None, option("--labels COLUMN|FILE", CLASSES)] = None,
     data: options.OldData = None,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Results:
     """Write a report of a run as one HTML file: map, sizes, cut, examples, warnings.
 
     The file is self-contained and makes no network requests.
@@ -173,42 +152,22 @@ def report(
     prcut report fashion --images 28x28 --labels classes.npy --out fashion.html
     """
     path = out or f"{Path(run.rstrip('/')).name}.html"
-    with progress_of(quiet) as display:
-        from prcut.runs.folder import read_plan
-        from prcut.runtime.folder import Folder
-        from prcut.ui.report.inspection import open_data
+    with messages.progress() as display:
         from prcut.ui.report.report import write_report
-        from prcut.ui.report.row_contents import check_contents
 
         contents = {"texts": texts, "images": images, "labels": labels}
-        # before any row is read, so that a missing column is reported at once
-        check_contents(open_data(run, data, read_plan(Folder(run))), **contents)
         write_report(run, path, data=data, on_progress=display.on_progress, **contents)
-    echo({"report": path})
+    return {"report": path}
 
 
-@app.command()
-@with_options
+@command
 def name(
+    messages: Messages,
     run: options.Run,
-    texts: Annotated[
-        str,
-        option(
-            "--texts COLUMN|FILE",
-            "Texts of the rows: a column of the data, or a .txt or .npy file.",
-        ),
-    ],
+    texts: Annotated[str, option("--texts COLUMN|FILE", options.TEXTS)],
     data: options.OldData = None,
-    language: Annotated[
-        str,
-        option(
-            "--language NAME",
-            "Language of the stop words: english; any, which leaves out words of more than a "
-            "fifth of the texts; or a .txt file with a word per line.",
-        ),
-    ] = "english",
-    quiet: options.Quiet = False,
-) -> None:
+    language: Annotated[str, option("--language NAME", LANGUAGE)] = "english",
+) -> Results:
     """Name the clusters and layers of a run by the key terms of their texts.
 
     Names, key terms and exemplars go to names.json in the run folder; info, report and assign
@@ -220,19 +179,18 @@ def name(
 
     prcut name run --texts questions.txt --language any
     """
-    with progress_of(quiet) as display:
+    with messages.progress() as display:
         from prcut.ui.naming import name_run
 
         names = name_run(
             run, texts=texts, data=data, language=language, on_progress=display.on_progress
         )
-    found = {f"cluster_{i}": one.name for i, one in enumerate(names.clusters[:_PRINTED_NAMES])}
-    echo({"names": f"{run.rstrip('/')}/names.json", "clusters": len(names.clusters), **found})
+    shown = {f"cluster_{i}": one.name for i, one in enumerate(names.clusters[:_PRINTED_NAMES])}
+    return {"names": f"{run.rstrip('/')}/names.json", "clusters": len(names.clusters), **shown}
 
 
-@app.command()
-@with_options
-def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> None:
+@command
+def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> tuple[Results, str]:
     """Describe a file or folder of prcut and how complete it is.
 
     PATH may be a run, a model, labels or data.
@@ -246,12 +204,11 @@ def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> None:
     from prcut.ui.cli.info import describe_path, show_rows
 
     rows = describe_path(path)
-    echo({name.replace(" ", "_"): value for name, value in rows.items()}, show_rows(rows))
+    return {name.replace(" ", "_"): value for name, value in rows.items()}, show_rows(rows)
 
 
-@app.command()
-@with_options
-def status(run: Annotated[str, argument("RUN", "A run folder.")]) -> None:
+@command
+def status(run: Annotated[str, argument("RUN", "A run folder.")]) -> tuple[Results, str]:
     """Show the progress of every stage of a run, from any machine that sees its folder.
 
     [bold]Examples[/bold]
@@ -267,43 +224,27 @@ def status(run: Annotated[str, argument("RUN", "A run folder.")]) -> None:
     folder = Folder(run)
     read_plan(folder)
     stages, is_finished = read_status(folder), folder.exists("result.json")
-    lines = [stage.describe() for stage in stages]
-    results = {
-        "run": run,
-        "finished": is_finished,
-        "stages": [{**one.progress._asdict(), "state": one.state} for one in stages],
-    }
-    echo(results, "\n".join([*lines, "finished" if is_finished else "not finished"]))
+    described = [{**one.progress._asdict(), "state": one.state} for one in stages]
+    lines = [one.describe() for one in stages] + ["finished" if is_finished else "not finished"]
+    return {"run": run, "finished": is_finished, "stages": described}, "\n".join(lines)
 
 
-@app.command()
-@with_options
+@command
 def update(
+    messages: Messages,
     run: Annotated[str, argument("RUN", "A finished run folder; it is not changed.")],
     data: options.Data,
-    out: Annotated[
-        str | None, option("--out,-o RUN", "Run folder. By default the name of DATA + -prcut.")
-    ] = None,
+    out: Annotated[str | None, option("--out,-o RUN", "Run folder, by default DATA-prcut.")] = None,
     column: options.Column = None,
     id_column: options.IdColumn = None,
-    old_data: Annotated[
-        str | None, option("--old-data DATA", "The data of RUN, if they have moved.")
-    ] = None,
-    stickiness: Annotated[
-        float,
-        option(
-            "--stickiness X",
-            "Cost of an earlier row's change of cluster, as a fraction of the largest gain "
-            "that moving a row has in the objective.",
-        ),
-    ] = 0.1,
+    old_data: Annotated[str | None, option("--old-data DATA", "Data of RUN, if moved.")] = None,
+    stickiness: Annotated[float, option("--stickiness X", STICKINESS)] = 0.1,
     device: options.Device = "auto",
-    quiet: options.Quiet = False,
-) -> None:
+) -> tuple[Results, str]:
     """Continue RUN with the rows of DATA; clusters keep their ids.
 
-    A cluster may be born, merge with another or die, if the objective pays for it. The labels have
-    a column cluster_id; an id is never given to a second cluster. RUN itself stays as it is.
+    Clusters are added, merged or removed where that lowers the objective. The labels have a column
+    cluster_id; an id is never given to a second cluster. RUN itself stays as it is.
 
     [bold]Examples[/bold]
 
@@ -315,32 +256,37 @@ def update(
 
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
     folder = check_run_folder(path)
-    source: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
-    with messages_of(quiet) as messages:
-        result = update_run(run, data, path, old_data=old_data, stickiness=stickiness, **source)
-        written, plan = folder.read_json("result.json"), folder.read_json("plan.json")
-        source |= {name: plan[name] for name in ("column", "id_column")}
-        write_labels(result, data, messages, **source)
+    how: dict[str, Any] = {"old_data": old_data, "stickiness": stickiness, "device": device}
+    result = update_run(run, data, path, column=column, id_column=id_column, **how)
+    written, plan = folder.read_json("result.json"), folder.read_json("plan.json")
+    labels = f"{path}/labels"
+    columns = {"column": plan["column"], "id_column": plan["id_column"]}
+    write_labels(messages, path, data, labels, of_fit=True, device=device, **columns)
     changes = written["changes"]
-    echo({"run": result.path, "model": f"{result.path}/model", "labels": f"{result.path}/labels"})
-    echo({"rows": result.n_samples, "clusters": result.n_clusters, "renamed": written["n_renamed"]})
-    echo({f"{kind}s": sum(one["kind"] == kind for one in changes) for kind in _CHANGES})
+    results = {
+        "run": result.path,
+        "model": f"{result.path}/model",
+        "labels": f"{result.path}/labels",
+        "rows": result.n_samples,
+        "clusters": result.n_clusters,
+        "renamed": written["n_renamed"],
+        **{f"{kind}s": sum(one["kind"] == kind for one in changes) for kind in _CHANGES},
+    }
     said = [
         f"{one['kind']} of cluster {one['cluster']}: {one['n_rows']} rows"
         + (f", {_CHANGES[one['kind']]} {one['other']}" if one["other"] >= 0 else "")
         for one in changes
-    ]
-    echo({"changes": changes}, "\n".join(said) or "no cluster was born, merged or died")
+    ] or ["no cluster was added, merged or removed"]
+    return results | {"changes": changes}, "\n".join([as_lines(results), *said])
 
 
-@app.command()
-@with_options
+@command
 def explain(
     run: options.Run,
     rows: Annotated[str | None, option("--rows N,N,…", "Numbers of rows, from 0.")] = None,
     ids: Annotated[str | None, option("--ids ID,ID,…", "Ids of rows.")] = None,
     data: options.OldData = None,
-) -> None:
+) -> tuple[Results, str]:
     """Say why rows of RUN are in their clusters: neighbours, runner-up, and what moving costs.
 
     [bold]Examples[/bold]
@@ -353,35 +299,23 @@ def explain(
 
     if (rows is None) == (ids is None):
         raise InvalidInputError("give either --rows N,N,… or --ids ID,ID,….")
-    texts = [one.strip() for one in (rows or ids or "").split(",")]
-    if rows is not None and not all(one.isdigit() for one in texts):
+    given = [one.strip() for one in (rows or ids or "").split(",")]
+    if rows is not None and not all(one.isdigit() for one in given):
         raise InvalidInputError(f"{rows=} must be numbers of rows, such as 0,17.")
-    if rows is not None:
-        found = explain_run(run, [int(one) for one in texts], None, data=data)
-    else:
-        found = explain_run(run, None, texts, data=data)
+    numbers = None if rows is None else [int(one) for one in given]
+    found = explain_run(run, numbers, given if rows is None else None, data=data)
     said = found.ids or [f"row {row}" for row in found.rows.tolist()]
-    why = dict(zip(map(str, said), found.reasons.explain(), strict=True))
-    echo({"reasons": why}, "\n".join(f"{name}: {sentence}" for name, sentence in why.items()))
+    reasons = dict(zip(map(str, said), found.reasons.explain(), strict=True))
+    return {"reasons": reasons}, "\n".join(f"{row}: {why}" for row, why in reasons.items())
 
 
-@app.command()
-@with_options
+@command
 def export(
     run_or_model: options.RunOrModel,
     onnx: Annotated[str | None, option("--onnx FILE", "ONNX file to write.")] = None,
-    hub: Annotated[
-        str | None, option("--hub REPO_ID", "Repository on the Hugging Face Hub.")
-    ] = None,
-    centroids: Annotated[
-        str | None,
-        option(
-            "--centroids FILE",
-            "Parquet file to write: id, parent, layer, size and mean vector of the clusters "
-            "of a run.",
-        ),
-    ] = None,
-) -> None:
+    hub: Annotated[str | None, option("--hub REPO_ID", "Repository on Hugging Face.")] = None,
+    centroids: Annotated[str | None, option("--centroids FILE", CENTROIDS)] = None,
+) -> Results:
     """Write a model to an ONNX file or to the Hugging Face Hub, or the centroids of a run.
 
     [bold]Examples[/bold]
@@ -393,34 +327,30 @@ def export(
     prcut export run --centroids centroids.parquet
     """
     if onnx is hub is centroids is None:
-        raise InvalidInputError(
-            "nothing to export: give --onnx FILE, --hub REPO_ID or --centroids FILE."
-        )
+        raise InvalidInputError("give --onnx FILE, --hub REPO_ID or --centroids FILE to export.")
     loaded = load(run_or_model)
+    results: Results = {}
     if centroids is not None:
         from prcut.curate.centroids import write_centroids
 
         n_clusters = write_centroids(run_or_model, centroids, loaded)
-        echo({"centroids": centroids, "clusters": n_clusters})
+        results |= {"centroids": centroids, "clusters": n_clusters}
     if onnx is not None:
         from prcut.training.assigner.onnx_export import export_onnx
 
         export_onnx(onnx, loaded.assigner)
-        echo({"onnx": onnx})
+        results["onnx"] = onnx
     if hub is not None:
         from prcut.training.assigner.hub import push_to_hub
 
-        echo({"hub": push_to_hub(model_path(run_or_model), hub)})
+        results["hub"] = push_to_hub(model_path(run_or_model), hub)
+    return results
 
 
-for _command in (
-    data_commands.embed,
-    data_commands.dedup,
-    data_commands.sample,
-    data_commands.plan,
-    data_commands.doctor,
-):
-    app.command()(with_options(_command))
+for _command in (fit, assign, report, name, info, status, update, explain, export):
+    app.command()(_command)
+for _command in (embed, dedup, sample, plan, doctor):
+    app.command()(_command)
 
 
 def main(arguments: list[str] | None = None) -> int:

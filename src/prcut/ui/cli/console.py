@@ -5,6 +5,7 @@ A terminal shows live bars; a file or a pipe gets plain lines instead.
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import threading
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 from rich.text import Text
@@ -25,19 +26,31 @@ if TYPE_CHECKING:
     from prcut.ui.progress_bars import FitDisplay
 
 _LOGGER = logging.getLogger("prcut")
-# for what the log file holds and the console does not show
+# for lines of the log file that the console does not show
 _FILE_ONLY = logging.getLogger("prcut.log_file")
+# messages of torch and the loader of modules when memory is short
+_NO_MEMORY = ("can't allocate memory", "failed to map segment")
+# messages of Python and pyarrow when no thread can start
+_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
 
 
 class Terminated(BaseException):
     """The process received SIGTERM."""
 
 
-class Messages(NamedTuple):
-    """Messages of a command to the person who runs it."""
+class Messages:
+    """Messages of a command to the person who runs it; ``again`` is the command that resumes it."""
 
-    console: Console
-    has_bars: bool
+    def __init__(self, again: str, loggers: tuple[str, ...], *, quiet: bool) -> None:
+        self.again = again
+        self._console = Console(stderr=True, soft_wrap=True)
+        self._has_bars = self._console.is_terminal and not quiet
+        self._loggers = [logging.getLogger(name) for name in loggers]
+        shown = _Lines(self._console)
+        shown.setLevel(logging.WARNING if quiet else logging.INFO)
+        shown.addFilter(lambda record: record.name != _FILE_ONLY.name)
+        self._handlers: list[logging.Handler] = []
+        self._add(shown)
 
     def say(self, text: str) -> None:
         """Show a message unless the command is quiet."""
@@ -51,49 +64,72 @@ class Messages(NamedTuple):
         """Return a display of the stages of a fit: bars on a terminal, else lines."""
         from prcut.ui.progress_bars import FitDisplay
 
-        log = _FILE_ONLY if self.has_bars else _LOGGER
-        return FitDisplay(config, enabled=self.has_bars, console=self.console, log=log.info)
+        log = _FILE_ONLY if self._has_bars else _LOGGER
+        return FitDisplay(config, enabled=self._has_bars, console=self._console, log=log.info)
+
+    def log_to(self, path: Path) -> None:
+        """Write every message to a file as well, with its time."""
+        handler = _LogFile(path, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+        self._add(handler)
+
+    def _add(self, handler: logging.Handler) -> None:
+        self._handlers.append(handler)
+        for logger in self._loggers:
+            logger.addHandler(handler)
+
+    def close(self) -> None:
+        """Detach and close the handlers."""
+        for handler in self._handlers:
+            for logger in self._loggers:
+                logger.removeHandler(handler)
+            handler.close()
 
 
 @contextmanager
 def open_messages(
-    *, quiet: bool = False, log: Path | None = None, loggers: tuple[str, ...] = ("prcut",)
+    again: str = "the same command", *, quiet: bool = False, loggers: tuple[str, ...] = ("prcut",)
 ) -> Iterator[Messages]:
-    """Show what the library logs, and all warnings, while a command runs.
+    """Show the library's log and all warnings while a command runs.
 
-    The file ``log`` receives everything. A program beside prcut adds its own ``loggers``. SIGTERM
-    stops the command as Ctrl-C does, with its files in order.
+    A program beside prcut adds its own ``loggers``. SIGTERM stops the command as Ctrl-C does, and
+    leaves its files in order.
     """
-    console = Console(stderr=True, soft_wrap=True)
-    shown = _Lines(console)
-    shown.setLevel(logging.WARNING if quiet else logging.INFO)
-    shown.addFilter(lambda record: record.name != _FILE_ONLY.name)
-    handlers: list[logging.Handler] = [shown]
-    if log is not None:
-        handlers.append(_LogFile(log, encoding="utf-8"))
-        handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    messages = Messages(again, loggers, quiet=quiet)
     with ExitStack() as stack:
+        stack.callback(messages.close)
         for logger in map(logging.getLogger, loggers):
             stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.INFO)
-            for handler in handlers:
-                logger.addHandler(handler)
-                stack.callback(logger.removeHandler, handler)
-        for handler in handlers:
-            stack.callback(handler.close)
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("always", DataWarning)
         warnings.showwarning = _log_warning
         if threading.current_thread() is threading.main_thread():
             stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminate))
         try:
-            yield Messages(console, has_bars=console.is_terminal and not quiet)
-        except BaseException as error:
-            text = "interrupted"
-            if isinstance(error, Exception):
-                text = "".join(traceback.format_exception(error)).rstrip()
-            _FILE_ONLY.error("%s", str(error) if isinstance(error, PRCutError) else text)
+            yield messages
+        except (KeyboardInterrupt, Terminated):
+            messages.warn(f"interrupted; resume with: {messages.again}")
             raise
+        except Exception as error:
+            if lack_of_room(error) is not None:
+                messages.warn(f"free some space or memory, then resume with: {messages.again}")
+            is_worded = isinstance(error, PRCutError)
+            _FILE_ONLY.error("%s", error if is_worded else traceback.format_exc().rstrip())
+            raise
+
+
+def lack_of_room(error: BaseException | None) -> str | None:
+    """Say what is full, disk or memory, if that is what caused an error."""
+    if error is None:
+        return None
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "no space left on the disk" + (f": {error.filename}" if error.filename else "")
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+        return "out of memory; lower --memory"
+    if any(words in str(error) for words in _NO_THREAD):
+        return "cannot start a thread: out of memory, or the limit of `ulimit -u` is reached"
+    return lack_of_room(error.__cause__)
 
 
 class _Lines(logging.Handler):
@@ -111,7 +147,7 @@ class _Lines(logging.Handler):
 
 
 class _LogFile(logging.FileHandler):
-    """A log that a full disk does not interrupt: the error that matters is shown already."""
+    """A log that a full disk does not interrupt: the console has shown the error already."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         pass

@@ -2,88 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
+from prcut.ui.cli.console import Messages
 from prcut.ui.cli.options import argument, option
-from prcut.ui.cli.shared import echo, messages_of, open_engine, progress_of
+from prcut.ui.cli.shared import Results, command, open_engine
 
 # neighbours per row that `prcut plan` counts: those of a fit on disk by default
 _NEIGHBORS = 15
+MODEL = "minilm, sentence-transformers:NAME, or a local model or .onnx file."
 
 
+@command
 def embed(
+    messages: Messages,
     data: Annotated[str, argument("DATA", "A Parquet file, a folder of them, or a .txt file.")],
-    model: Annotated[
-        str,
-        option(
-            "--model NAME",
-            "minilm, efficientnet-lite0, a local model or .onnx file, or "
-            "sentence-transformers:NAME.",
-        ),
-    ],
+    model: Annotated[str, option("--model NAME", MODEL)],
     out: Annotated[str, option("--out,-o FILE", "Parquet or .npy file to write.")],
     column: Annotated[str | None, option("--column NAME", "Column of the texts or images.")] = None,
-    batch_size: Annotated[
-        int | None, option("--batch-size N", "Rows at a time; 64, or 256 on a GPU.")
-    ] = None,
+    batch_size: Annotated[int | None, option("--batch-size N", "64, or 256 on a GPU.")] = None,
     device: options.Device = "auto",
-    quiet: options.Quiet = False,
-) -> None:
+) -> Results:
     """Write the vector of every text or image of DATA to a Parquet or .npy file.
 
     The Parquet file has the columns of DATA and a column vector, float16, which prcut fit reads.
-    Memory does not grow with the number of rows; what an interrupted command has encoded is kept,
-    and the same command resumes it.
+    Memory does not grow with the number of rows. The same command resumes an interrupted one.
 
     [bold]Examples[/bold]
 
     prcut embed texts.parquet --column body --model minilm --out vectors.parquet
 
-    prcut embed photos.parquet --column jpeg --model efficientnet-lite0 --out vectors.npy
+    prcut embed photos.parquet --column jpeg --model ./clip --out vectors.npy
     """
-    with progress_of(quiet) as display:
+    with messages.progress() as display:
         from prcut.curate.embed import embed_file
 
-        written = embed_file(
-            data,
-            model,
-            out,
-            column=column,
-            batch_size=batch_size,
-            device=device,
-            on_progress=display.on_progress,
-        )
-    echo({"embeddings": out, "rows": written.n_samples, "features": written.n_features})
+        how: dict[str, Any] = {"column": column, "batch_size": batch_size, "device": device}
+        written = embed_file(data, model, out, on_progress=display.on_progress, **how)
+    return {"embeddings": out, "rows": written.n_samples, "features": written.n_features}
 
 
+@command
 def dedup(
-    run_or_data: Annotated[
-        str,
-        argument(
-            "RUN_OR_DATA", "A run folder, or data: a .npy file, a Parquet file or a folder of them."
-        ),
-    ],
+    messages: Messages,
+    run_or_data: Annotated[str, argument("RUN_OR_DATA", f"A run folder, or data. {options.DATA}")],
     out: Annotated[str, option("--out,-o DIR", "Folder for the ids to keep and the groups.")],
     epsilon: Annotated[float, option("--epsilon X", "Largest distance of near-duplicates.")] = 0.05,
     metric: Annotated[str, option("--metric NAME", "cosine (1 − cosine) or euclidean.")] = "cosine",
-    keep: Annotated[
-        str, option("--keep WHICH", "exemplar, or best:COLUMN (the largest value).")
-    ] = "exemplar",
+    keep: Annotated[str, option("--keep WHICH", "exemplar, or best:COLUMN.")] = "exemplar",
     column: options.Column = None,
     id_column: options.IdColumn = None,
     seed: options.Seed = 0,
     memory: options.Memory = None,
     engine: options.EngineName = "local",
     address: options.Address = None,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Results:
     """Find near-duplicates: write the ids to keep, and the groups, as Parquet.
 
     Rows within EPSILON of each other are near-duplicates. A chain of them is cut where its ratio
     cut is low. Of every group the exemplar is kept, or the row with the largest value in a column.
-    The same command resumes what was interrupted.
+    The same command resumes an interrupted one.
 
     [bold]Examples[/bold]
 
@@ -94,7 +74,7 @@ def dedup(
     from prcut.runtime.device import parse_bytes
 
     limit = None if memory is None else parse_bytes(memory)
-    with progress_of(quiet) as display:
+    with messages.progress() as display:
         from prcut.curate.dedup import find_duplicates
 
         found = find_duplicates(
@@ -110,29 +90,29 @@ def dedup(
             engine=open_engine(engine, address),
             on_progress=display.on_progress,
         )
-    figures = {"rows": found.n_samples, "kept_rows": found.n_kept, "copies": found.n_copies}
-    paths = {"kept": f"{out}/kept", "groups": f"{out}/groups"}
-    echo(paths | figures | {"n_groups": found.n_groups})
+    return {
+        "kept": f"{out}/kept",
+        "groups": f"{out}/groups",
+        "rows": found.n_samples,
+        "kept_rows": found.n_kept,
+        "copies": found.n_copies,
+        "n_groups": found.n_groups,
+    }
 
 
+@command
 def sample(
     run: Annotated[str, argument("RUN", "A finished run folder with labels.")],
     out: Annotated[str, option("--out,-o FILE", "Parquet file of ids and labels to write.")],
     size: Annotated[int, option("--size,-n N", "Number of rows.")],
-    balance: Annotated[
-        str,
-        option(
-            "--balance HOW",
-            "tree, equal quotas down the tree of clusters; uniform, equal quotas for all "
-            "clusters; or temperature:T, quotas by sizes to the power of 1/T.",
-        ),
-    ] = "tree",
+    balance: Annotated[str, option("--balance HOW", "tree, uniform or temperature:T.")] = "tree",
     seed: options.Seed = 0,
-    quiet: options.Quiet = False,
-) -> None:
+) -> Results:
     """Draw a balanced sample of the rows of a run: write their ids and labels as Parquet.
 
-    The same command draws the same rows.
+    The balance tree has equal quotas down the tree of clusters; uniform, equal quotas for all
+    clusters; temperature:T, quotas by sizes to the power of 1/T. The same command draws the same
+    rows.
 
     [bold]Examples[/bold]
 
@@ -140,19 +120,19 @@ def sample(
 
     prcut sample run --out sample.parquet --size 1000 --balance temperature:2
     """
-    with messages_of(quiet):
-        from prcut.curate.sample import write_sample
+    from prcut.curate.sample import write_sample
 
-        n_rows, n_clusters = write_sample(run, out, size, balance, seed=seed)
-    echo({"sample": out, "rows": n_rows, "n_clusters": n_clusters})
+    n_rows, n_clusters = write_sample(run, out, size, balance, seed=seed)
+    return {"sample": out, "rows": n_rows, "n_clusters": n_clusters}
 
 
+@command
 def plan(
     rows: Annotated[str, option("--rows N", "Number of rows, such as 1e9.")],
     dim: Annotated[int, option("--dim N", "Features per row.")],
     clusters: Annotated[int, option("--clusters,--k,-k N", "Number of clusters.")],
     bytes_per_value: Annotated[int, option("--bytes-per-value N", "Bytes of a feature.")] = 4,
-) -> None:
+) -> tuple[Results, str]:
     """Estimate what a run on disk needs: disk, memory, core-hours, traffic.
 
     [bold]Examples[/bold]
@@ -179,10 +159,11 @@ def plan(
         "core_hours": sum(one.core_seconds for one in stages) / 3600,
         "stages": stages,
     }
-    echo(results, capacity.show_plan(work))
+    return results, capacity.show_plan(work)
 
 
-def doctor() -> None:
+@command
+def doctor() -> tuple[Results, str]:
     """Show versions, threads, GPU, memory, disk, kernels, and what is missing for which extra.
 
     Attach it to a bug report. Nothing is written or sent.
@@ -220,7 +201,7 @@ def doctor() -> None:
             versions[name] = version
         elif extra[1] not in ("bench", "dev", "docs") and version == "missing":
             missing.setdefault(extra[1], []).append(name)
-    found = {
+    machine = {
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -230,7 +211,7 @@ def doctor() -> None:
         "kernels": compiled,
     }
     lacks = {f"prcut[{extra}]": f"lacks {', '.join(names)}" for extra, names in missing.items()}
-    lines = [f"{name:<18}  {value}" for name, value in {**versions, **found, **lacks}.items()]
+    lines = [f"{name:<18}  {value}" for name, value in {**versions, **machine, **lacks}.items()]
     if missing:
-        lines.append(f"pip install 'prcut[{','.join(missing)}]' brings what is missing")
-    echo({"versions": versions, **found, "missing": missing}, "\n".join(lines))
+        lines.append(f"pip install 'prcut[{','.join(missing)}]' installs what is missing")
+    return {"versions": versions, **machine, "missing": missing}, "\n".join(lines)

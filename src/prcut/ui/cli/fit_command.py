@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,64 +11,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import prcut
 from prcut.errors import InvalidInputError
 from prcut.ui.cli import options
+from prcut.ui.cli.console import Messages
 from prcut.ui.cli.options import option
-from prcut.ui.cli.shared import command_again, echo, load, messages_of, open_engine, remove_earlier
+from prcut.ui.cli.shared import Results, command, load, model_path, open_engine, remove_earlier
 
 if TYPE_CHECKING:
     from prcut.runs.labels import LabelFiles
     from prcut.runtime.folder import Folder
-    from prcut.ui.cli.console import Messages
 
 # rows by which the number of clusters is found
 _COUNTED_ROWS = 20_000
 # what a command that was killed or rejected may leave in a run folder before the run begins
 _BEGINNING = {"log.txt", "count.json", "embeddings"}
+PRESET = "Defaults of the other settings: default, paper-pixels or paper-representations."
 
 
-def fit(
+@command
+def fit(  # noqa: PLR0915  # the command reads top to bottom
+    messages: Messages,
     data: options.Data,
-    clusters: Annotated[
-        str, option("--clusters,-k N", "Number of clusters, auto, or limits such as 5,50.")
-    ],
-    out: Annotated[
-        str | None, option("--out,-o RUN", "Run folder. By default DATA + -prcut.")
-    ] = None,
+    clusters: Annotated[str, option("--clusters,-k N", "How many, auto, or limits such as 5,50.")],
+    out: Annotated[str | None, option("--out,-o RUN", "Run folder, by default DATA-prcut.")] = None,
     column: options.Column = None,
     id_column: options.IdColumn = None,
-    model: Annotated[
-        str | None,
-        option(
-            "--model NAME", "Embed the texts or images in --column first, as `prcut embed` does."
-        ),
-    ] = None,
-    assign: Annotated[
-        bool, option("--assign/--no-assign", "Write the label of every row of DATA.")
-    ] = True,
+    model: Annotated[str | None, option("--model NAME", "Encode --column, as prcut embed.")] = None,
+    assign: Annotated[bool, option("--assign/--no-assign", "Write labels of all rows.")] = True,
     top: options.Top = 0,
-    report: Annotated[
-        str | None, option("--report FILE", "Also name the clusters and write a report to FILE.")
-    ] = None,
+    report: Annotated[str | None, option("--report FILE", "Write names and a report.")] = None,
     texts: options.Texts = None,
     images: options.Images = None,
-    preset: Annotated[
-        str,
-        option(
-            "--preset NAME",
-            "Other settings: default, or as published, paper-pixels or paper-representations.",
-            "Training",
-        ),
-    ] = "default",
-    resume: Annotated[
-        bool, option("--resume", "Resume an existing run folder.", "Running")
-    ] = False,
+    preset: Annotated[str, option("--preset NAME", PRESET, "Training")] = "default",
+    resume: Annotated[bool, option("--resume", "Resume an existing run.", "Running")] = False,
     overwrite: options.Overwrite = False,
     device: options.Device = "auto",
     memory: options.Memory = None,
     engine: options.EngineName = "local",
     address: options.Address = None,
-    quiet: options.Quiet = False,
     **settings: Any,
-) -> None:
+) -> Results:
     """Cluster DATA into a run folder: model, labels, history and log.
 
     [bold]Examples[/bold]
@@ -90,26 +71,28 @@ def fit(
     from prcut.runtime.device import parse_bytes
     from prcut.runtime.sources import open_source
 
+    # everything that can be checked before any work
     wanted = parse_clusters(clusters)
     path = out or f"{Path(data.rstrip('/')).stem}-prcut"
-    again = command_again("--resume")
     if resume and overwrite:
         raise InvalidInputError("give either --resume or --overwrite.")
     if report is None and (texts or images):
         raise InvalidInputError("--texts and --images are for a report; add --report FILE.")
     if overwrite:
         remove_earlier(path, data, "run")
-    check_run_folder(path, None if resume else again)
-    # whatever the number of clusters, wrong settings are reported before any work
+    messages.again += "" if resume else " --resume"
+    check_run_folder(path, None if resume else messages.again)
     settings = {"preset": preset, **settings}
     config = FitConfig.of(n_clusters=wanted if isinstance(wanted, int) else 1, **settings)
     if isinstance(wanted, int):
         _check_top(top, wanted)
     limit = None if memory is None else parse_bytes(memory)
-    with _removed_if_rejected(path), messages_of(quiet, again, log=_log_file(path)) as messages:
-        tasks = open_engine(engine, address)
+    with _removed_if_rejected(path):
+        if "://" not in path:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            messages.log_to(Path(path) / "log.txt")
         if model is not None:
-            data, column = _embed(data, column, model, path, device, messages)
+            data, column = _embed(messages, data, column, model, path, device)
         source = open_source(data, column=column, id_column=id_column)
         if report is not None:
             from prcut.ui.report.row_contents import check_contents
@@ -121,48 +104,32 @@ def fit(
             config = FitConfig.of(n_clusters=n_clusters, layer_sizes=tuple(coarser), **settings)
             messages.say(f"{n_clusters} clusters")
             _check_top(top, n_clusters)
-        where: dict[str, Any] = {
-            "column": column,
-            "id_column": id_column,
-            "device": device,
-            "engine": tasks,
-        }
+        where: dict[str, Any] = {"column": column, "id_column": id_column, "device": device}
+        where["engine"] = open_engine(engine, address)
         with messages.progress(config) as display:
             from prcut.runs.run import fit_run
 
-            result = fit_run(
-                data,
-                path,
-                config,
-                memory=limit,
-                on_progress=display.on_progress,
-                on_record=display.on_record,
-                **where,
-            )
-        results: dict[str, Any] = {"run": result.path, "model": f"{result.path}/model"}
-        if assign:
-            written = write_labels(result, data, messages, top=top, **where)
-            results["labels"] = f"{result.path}/labels"
-            if written.n_outliers is not None:
-                results["outliers"] = written.n_outliers
-        if report is not None:
-            _write_report(result.path, report, messages, texts, images)
-            results["report"] = report
-    echo(
-        {
-            **results,
-            "rows": result.n_samples,
-            "used_clusters": result.used_clusters,
-            "objective": result.objective,
-            "ratio_cut": result.ratio_cut,
-            "steps": result.n_steps,
-        }
-    )
+            where |= {"on_progress": display.on_progress, "on_record": display.on_record}
+            result = fit_run(data, path, config, memory=limit, **where)
 
-
-def _check_top(top: int, n_clusters: int) -> None:
-    if not 0 <= top <= n_clusters:
-        raise InvalidInputError(f"{top=} must be from 0 to {n_clusters=}.")
+    results: Results = {"run": result.path, "model": f"{result.path}/model"}
+    if assign:
+        labels = f"{result.path}/labels"
+        del where["on_progress"], where["on_record"]
+        written = write_labels(messages, path, data, labels, of_fit=True, top=top, **where)
+        results["labels"] = labels
+        if written.n_outliers is not None:
+            results["outliers"] = written.n_outliers
+    if report is not None:
+        _write_report(messages, path, report, texts, images)
+        results["report"] = report
+    return results | {
+        "rows": result.n_samples,
+        "used_clusters": result.used_clusters,
+        "objective": result.objective,
+        "ratio_cut": result.ratio_cut,
+        "steps": result.n_steps,
+    }
 
 
 def parse_clusters(text: str) -> int | str | tuple[int, ...]:
@@ -171,16 +138,20 @@ def parse_clusters(text: str) -> int | str | tuple[int, ...]:
         return text
     numbers = [number.strip() for number in text.split(",")]
     if len(numbers) > 2 or not all(number.isdigit() for number in numbers):
-        raise InvalidInputError(
-            f"--clusters {text!r} must be a whole number, auto, or two numbers such as 5,50."
-        )
+        rule = "must be a whole number, auto, or two numbers such as 5,50"
+        raise InvalidInputError(f"--clusters {text!r} {rule}.")
     return int(numbers[0]) if len(numbers) == 1 else tuple(map(int, numbers))
+
+
+def _check_top(top: int, n_clusters: int) -> None:
+    if not 0 <= top <= n_clusters:
+        raise InvalidInputError(f"{top=} must be from 0 to {n_clusters=}.")
 
 
 def check_run_folder(path: str, again: str | None = None) -> Folder:
     """Return the folder of a run to begin or resume; reject one with other files.
 
-    Where ``again``, the command that resumes it, is given, reject a run as well.
+    If ``again``, the command that resumes the run, is given, reject a run as well.
     """
     from prcut.runtime.folder import Folder
 
@@ -200,17 +171,28 @@ def check_run_folder(path: str, again: str | None = None) -> Folder:
 
 
 def _embed(
-    data: str, column: str | None, model: str, path: str, device: str, messages: Messages
+    messages: Messages, data: str, column: str | None, model: str, path: str, device: str
 ) -> tuple[str, str]:
     """Embed the data inside the run folder; return the file and its column."""
     from prcut.curate.embed import VECTOR, embed_file
 
-    where = f"{path}/embeddings/vectors.parquet"
+    file = f"{path}/embeddings/vectors.parquet"
     with messages.progress() as display:
-        embed_file(
-            data, model, where, column=column, device=device, on_progress=display.on_progress
-        )
-    return where, VECTOR
+        embed_file(data, model, file, column=column, device=device, on_progress=display.on_progress)
+    return file, VECTOR
+
+
+def _write_report(
+    messages: Messages, run: str, path: str, texts: str | None, images: str | None
+) -> None:
+    """Name the clusters of a run from its texts, if any, and write its report."""
+    from prcut.ui.naming import name_run
+    from prcut.ui.report.report import write_report
+
+    with messages.progress() as display:
+        if texts is not None:
+            name_run(run, texts=texts, on_progress=display.on_progress)
+        write_report(run, path, texts=texts, images=images, on_progress=display.on_progress)
 
 
 def _count_clusters(source: Any, path: str, config: Any, wanted: Any) -> list[int]:
@@ -230,49 +212,47 @@ def _count_clusters(source: Any, path: str, config: Any, wanted: Any) -> list[in
     return count.layers()
 
 
-def write_labels(result: Any, data: str, messages: Messages, **how: Any) -> LabelFiles:
-    """Write the labels of all rows of a run into its folder."""
+def write_labels(
+    messages: Messages,
+    run_or_model: str,
+    data: str,
+    path: str,
+    *,
+    of_fit: bool = False,
+    with_names: bool = False,
+    **options: Any,
+) -> LabelFiles:
+    """Write the labels of all rows of the data.
+
+    With ``of_fit``, the data are those of the run: its partition gives the labels, and the progress
+    is part of its status. Options are those of :func:`prcut.runs.labels.assign_parquet`.
+    """
+    from prcut.curate.names import read_names
     from prcut.fit.saved_fit import coarse_labels, read_ids, read_rule
     from prcut.runs.labels import assign_parquet
     from prcut.runs.row_labels import RowLabels
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 
-    loaded, found = load(result.path), Folder(f"{result.path}/partition")
+    loaded: Any = load(run_or_model)
+    layers = coarse_labels(loaded)
+    if with_names:
+        names = read_names(run_or_model, loaded.assigner.n_clusters)
+        if names is None:
+            raise InvalidInputError(
+                f"{run_or_model} has no names; make them with `prcut name {run_or_model}`."
+            )
+        options["names"] = names.columns(layers)
+    partition = Folder(run_or_model) / "partition"
+    if of_fit and partition.exists("manifest.json"):
+        options["partition"] = RowLabels(partition)
     # bars of their own: beside those of the training they would not fit in 80 columns
     with messages.progress() as display:
-        return assign_parquet(
-            result.assigner,
-            data,
-            f"{result.path}/labels",
-            partition=RowLabels(found) if found.exists("manifest.json") else None,
-            layers=coarse_labels(loaded),
-            cluster_ids=read_ids(loaded),
-            outliers=read_rule(f"{result.path}/model", loaded),
-            on_progress=StatusWriter(result.path).also(display.on_progress),
-            **how,
-        )
-
-
-def _write_report(
-    run: str, path: str, messages: Messages, texts: str | None, images: str | None
-) -> None:
-    """Name the clusters of a run from its texts, if any, and write its report."""
-    from prcut.ui.naming import name_run
-    from prcut.ui.report.report import write_report
-
-    with messages.progress() as display:
-        if texts is not None:
-            name_run(run, texts=texts, on_progress=display.on_progress)
-        write_report(run, path, texts=texts, images=images, on_progress=display.on_progress)
-
-
-def _log_file(path: str) -> Path | None:
-    """Return the log of a run on a local disk; other runs have none."""
-    if "://" in path:
-        return None
-    Path(path).mkdir(parents=True, exist_ok=True)
-    return Path(path) / "log.txt"
+        status = StatusWriter(run_or_model).also(display.on_progress)
+        options["on_progress"] = status if of_fit else display.on_progress
+        options |= {"layers": layers, "cluster_ids": read_ids(loaded)}
+        options["outliers"] = read_rule(model_path(run_or_model), loaded)
+        return assign_parquet(loaded.assigner, data, path, **options)
 
 
 @contextmanager
@@ -282,9 +262,7 @@ def _removed_if_rejected(path: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError:
-        made = list(Path(path).glob("*")) if is_new else []
-        if made and {one.name for one in made} <= {"plan.json", "log.txt", "count.json"}:
-            for one in made:
-                one.unlink()
-            Path(path).rmdir()
+        left = {one.name for one in Path(path).glob("*")} if is_new else set()
+        if left and left <= {"plan.json", "log.txt", "count.json"}:
+            shutil.rmtree(path, ignore_errors=True)
         raise

@@ -26,9 +26,10 @@ def describe_path(path: str | Path) -> dict[str, Any]:
     if info.type.name == "NotFound":
         raise InvalidInputError(f"{path} does not exist.")
     kind = "data" if info.is_file else find_kind(folder)
+    describe = {"run": _describe_run, "model": _describe_model, "labels": _describe_labels}
     with parsing(f"a file in {path}"):
         try:
-            rows = {"kind": kind, **_DESCRIBE[kind](str(path))}
+            rows = {"kind": kind, **describe.get(kind, _describe_data)(str(path))}
         except InvalidInputError as error:
             if info.is_file or kind != "data":
                 raise
@@ -44,7 +45,7 @@ def describe_path(path: str | Path) -> dict[str, Any]:
 def show_rows(rows: dict[str, Any]) -> str:
     """Format the result of :func:`describe_path`, one line for each name."""
     width = max(map(len, rows))
-    return "\n".join(f"{name:<{width}}  {_printable(_text(value))}" for name, value in rows.items())
+    return "\n".join(f"{name:<{width}}  {_text(value)}" for name, value in rows.items())
 
 
 def find_kind(folder: Folder) -> str:
@@ -60,7 +61,7 @@ def find_kind(folder: Folder) -> str:
 def _text(value: Any) -> str:
     if type(value) is int:
         return f"{value:,}"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return _printable(f"{value:.6g}" if isinstance(value, float) else str(value))
 
 
 def _printable(text: str) -> str:
@@ -108,9 +109,8 @@ def _describe_model(path: str) -> dict[str, Any]:
     }
     result = description.get("result")
     if isinstance(result, dict):
-        for name in ("objective", "ratio_cut", "used_clusters", "n_samples", "n_steps"):
-            if name in result:
-                rows[name.replace("_", " ")] = result[name]
+        shown = ("objective", "ratio_cut", "used_clusters", "n_samples", "n_steps")
+        rows |= {name.replace("_", " "): result[name] for name in shown if name in result}
     return rows
 
 
@@ -126,16 +126,11 @@ def _describe_labels(path: str) -> dict[str, Any]:
 
 def _describe_data(path: str) -> dict[str, Any]:
     source = open_source(path)
-    rows: dict[str, Any] = {"rows": source.n_samples, "features": source.n_features}
-    rows["dtype"] = source.dtype.name
+    rows: dict[str, Any] = {
+        "rows": source.n_samples,
+        "features": source.n_features,
+        "dtype": source.dtype.name,
+    }
     if isinstance(source, ParquetSource):
         rows |= {"column": source.column, "files": len(source.files)}
     return rows
-
-
-_DESCRIBE = {
-    "run": _describe_run,
-    "model": _describe_model,
-    "labels": _describe_labels,
-    "data": _describe_data,
-}

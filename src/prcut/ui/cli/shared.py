@@ -1,26 +1,26 @@
-"""What the commands share: messages, results, models, and how a command ends."""
+"""How a command runs and ends: its messages, its results, its exit code."""
 
 from __future__ import annotations
 
-import errno
+import inspect
 import json
 import math
 import os
+import re
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
-from prcut.ui.cli.console import Messages, Terminated, open_messages
+from prcut.ui.cli.console import Terminated, lack_of_room, open_messages
+from prcut.ui.cli.options import PANELS, SETTINGS, Json, Quiet, read_setting
 
 if TYPE_CHECKING:
     from prcut.runtime.engine import Engine
     from prcut.training.assigner.saved import LoadedModel
-    from prcut.ui.progress_bars import FitDisplay
 
 # exit codes
 _DONE = 0
@@ -30,21 +30,64 @@ _CORRUPT = 3
 _NO_ROOM = 4
 _INTERRUPTED = 130
 _TERMINATED = 143
-# messages of torch and the loader of modules when memory is short
-_NO_MEMORY = ("can't allocate memory", "failed to map segment")
-# messages of Python and pyarrow when no thread can start
-_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")
-# results of a command with --json so far; None where results are printed as lines
-_COLLECTED: ContextVar[dict[str, Any] | None] = ContextVar("collected", default=None)
-# the command line that was given
-_GIVEN: ContextVar[tuple[str, ...]] = ContextVar("given", default=("prcut",))
+# before the bare name of a parameter; without these verbs "memory" is a word of English
+_VERBS = "lower|raise|give|pass|set|use"
+
+Results = dict[str, Any]
+
+
+def command(function: Callable[..., Any]) -> Callable[..., None]:
+    """Make a function a command with ``--json`` and ``--quiet``, which prints what it returns.
+
+    The function returns its results by name, or a pair: the results, and the text that is printed
+    unless ``--json`` is given. Without a text, results are lines of name=value. A parameter
+    ``messages`` receives a :class:`prcut.ui.cli.console.Messages`. In place of ``**settings``, the
+    command has the settings of a fit as options; the function receives those that were given.
+    """
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = inspect.signature(function, eval_str=True).parameters
+    annotations = {name: one.annotation for name, one in own.items() if name != "messages"}
+    defaults = {name: one.default for name, one in own.items()}
+    if annotations.pop("settings", None) is not None:
+        annotations |= {name: read_setting(setting) for name, setting in SETTINGS.items()}
+        defaults |= dict.fromkeys(SETTINGS)
+    annotations |= {"quiet": Quiet, "json": Json}
+    parameters = [
+        inspect.Parameter(name, kind, default=defaults.get(name, False), annotation=annotation)
+        for name, annotation in annotations.items()
+    ]
+    parameters.sort(key=lambda one: PANELS.index(one.annotation.__metadata__[0].rich_help_panel))
+
+    @wraps(function)
+    def run(context: typer.Context, *, quiet: bool, json: bool, **options: Any) -> None:
+        given = {n: value for n, value in options.items() if n not in SETTINGS or value is not None}
+        try:
+            with open_messages(context.obj, quiet=quiet) as messages:
+                if "messages" in own:
+                    given["messages"] = messages
+                found = function(**given)
+        except InvalidInputError as error:
+            flags = {one.name: one.opts[0] for one in context.command.params if one.name}
+            raise InvalidInputError(name_options(str(error), flags)) from error
+        results, text = found if isinstance(found, tuple) else (found, as_lines(found))
+        typer.echo(_as_json(results) if json else text)
+
+    first = inspect.Parameter("context", kind, annotation=typer.Context)
+    run.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
+    return run
+
+
+def as_lines(results: Results) -> str:
+    """Return results as lines of name=value."""
+    return "\n".join(f"{name}={value}" for name, value in results.items())
 
 
 def run_app(commands: typer.Typer, name: str, given: list[str]) -> int:
     """Run a program's command and return its exit code; an error is one line on standard error."""
-    _GIVEN.set((*name.split(), *given))
+    line = shlex.join([*name.split(), *given])
     try:
-        return int(commands(given or ["--help"], prog_name=name, standalone_mode=False) or _DONE)
+        arguments = given or ["--help"]
+        return int(commands(arguments, prog_name=name, standalone_mode=False, obj=line) or _DONE)
     except (KeyboardInterrupt, typer.Abort):
         code, message = _INTERRUPTED, "interrupted"
     except Terminated:
@@ -55,7 +98,7 @@ def run_app(commands: typer.Typer, name: str, given: list[str]) -> int:
             raise
         typer.echo(f"error: {message}", err=True)
     if "--json" in given:
-        _print_json({"error": message, "exit_code": code})
+        typer.echo(_as_json({"error": message, "exit_code": code}))
     return code
 
 
@@ -68,86 +111,28 @@ def _explain(error: Exception) -> tuple[int, str]:
     # every version of typer has it, whichever click it carries
     if isinstance(error, typer.BadParameter.__bases__[0]):
         usage: Any = error
-        command = usage.ctx.command_path if usage.ctx else "prcut"
-        return _WRONG, f"{usage.format_message()} Try: {command} --help"
+        path = usage.ctx.command_path if usage.ctx else "prcut"
+        return _WRONG, f"{usage.format_message()} Try: {path} --help"
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return _UNEXPECTED, f"{summary} (unexpected; PRCUT_DEBUG=1 shows the traceback)"
 
 
-def lack_of_room(error: BaseException | None) -> str | None:
-    """Say what is full, disk or memory, if that is what caused an error."""
-    if error is None:
-        return None
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "no space left on the disk" + (f": {error.filename}" if error.filename else "")
-    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
-        return "out of memory; lower --memory"
-    if any(words in str(error) for words in _NO_THREAD):
-        return "cannot start a thread: out of memory, or the limit of `ulimit -u` is reached"
-    return lack_of_room(error.__cause__)
+def name_options(message: str, flags: Mapping[str, str]) -> str:
+    """Return a message of the library with options where it names parameters.
 
-
-def command_again(*more: str) -> str:
-    """Return the command line that resumes the command, with ``more`` options."""
-    given = _GIVEN.get()
-    return shlex.join([*given, *(option for option in more if option not in given)])
-
-
-@contextmanager
-def messages_of(quiet: bool, again: str | None = None, **where: Any) -> Iterator[Messages]:
-    """Show the messages of a command that ``again`` resumes if it is interrupted."""
-    again = again or command_again()
-    with open_messages(quiet=quiet, **where) as messages:
-        try:
-            yield messages
-        except (KeyboardInterrupt, Terminated):
-            messages.warn(f"interrupted; resume with: {again}")
-            raise
-        except Exception as error:
-            if lack_of_room(error) is not None:
-                messages.warn(f"free some space or memory, then resume with: {again}")
-            raise
-
-
-@contextmanager
-def progress_of(quiet: bool) -> Iterator[FitDisplay]:
-    """Show the messages and the progress of a command."""
-    with messages_of(quiet) as messages, messages.progress() as display:
-        yield display
-
-
-def echo(results: Mapping[str, Any], text: str | None = None) -> None:
-    """Print the results of a command: the one way to write to standard output.
-
-    Results are one name=value per line, or ``text`` where a command has a table of its own. With
-    ``--json``, which every command has, all its results become one object instead. Pass numbers as
-    numbers, paths as texts, and names with underscores; a value may be a list or a mapping.
+    >>> name_options("n_neighbors=9 must be < n_samples=9; lower n_neighbors.",
+    ...              {"n_neighbors": "--neighbors"})
+    '--neighbors 9 must be < n_samples=9; lower --neighbors.'
     """
-    collected = _COLLECTED.get()
-    if collected is not None:
-        collected.update(results)
-    elif text is not None:
-        typer.echo(text)
-    else:
-        for name, value in results.items():
-            typer.echo(f"{name}={value}")
+    for name, flag in flags.items():
+        if flag.startswith("--"):
+            message = re.sub(rf"(?<![\w.-])(n_)?{name}=", f"{flag} ", message)
+            message = re.sub(rf"\b({_VERBS}) (n_)?{name}\b(?!=)", rf"\1 {flag}", message)
+    return message
 
 
-@contextmanager
-def results_printed(as_json: bool) -> Iterator[None]:
-    """Print what a command gives to :func:`echo`: at once, or as one object when it is done."""
-    collected: dict[str, Any] | None = {} if as_json else None
-    token = _COLLECTED.set(collected)
-    try:
-        yield
-    finally:
-        _COLLECTED.reset(token)
-    if collected is not None:
-        _print_json(collected)
-
-
-def _print_json(content: Mapping[str, Any]) -> None:
-    typer.echo(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False))
+def _as_json(results: Results) -> str:
+    return json.dumps(_plain(results), ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
@@ -160,9 +145,10 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# -- folders and engines that commands are given -----------------------------------------------
 
 
 def model_path(path: str) -> str:
