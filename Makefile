@@ -47,7 +47,7 @@ exact:
 wheel: package
 	bash .ci/wheel
 
-# the paper's tables: runs what is missing of one, prints it; RUN=--quick adds an option
+# the paper's tables: runs what is missing of one, prints it; RUN="--methods prcut" adds options
 table1 table2 table3 table4 peers:
 	$(PYTHON) -m benchmarks.harness $@ $(RUN)
 

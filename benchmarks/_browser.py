@@ -29,9 +29,6 @@ _PAN = """async () => {
   fire("pointercancel", 0);
   return [1000 * frames / (now - began), points / frames];
 }"""
-_AXE = """async () => (await axe.run()).violations
-  .filter((found) => ["serious", "critical"].includes(found.impact))
-  .map((found) => `${found.id}: ${found.nodes.map((node) => node.html.slice(0, 90))}`)"""
 
 
 class View(NamedTuple):
@@ -72,11 +69,9 @@ def look(
     *,
     views: Sequence[tuple[int, str]],
     act: Callable[[Any], list[str]],
-    shots: Path | None = None,
-    axe: Path | None = None,
     count_frames: bool = False,
 ) -> Iterator[View]:
-    """Open a page in every width and scheme, act on it; keep pictures of it in ``shots``."""
+    """Open a page in every width and scheme, act on it."""
     for width, scheme in views:
         faults: list[str] = []
         requests: list[str] = []
@@ -91,19 +86,11 @@ def look(
         page.on("request", lambda request, asked=requests: asked.append(request.url))
         page.goto(page_file.absolute().as_uri())
         page.wait_for_load_state("networkidle")
-        if shots is not None:
-            shots.mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=shots / f"{page_file.stem}-{width}-{scheme}.png", full_page=True)
         # other work on the machine only slows the map down: the best of three counts
         pans = [page.evaluate(_PAN) for _ in range(3 if count_frames else 0)]
         frames, drawn = max(pans, default=(float("nan"), float("nan")))
-        if axe is not None:
-            page.evaluate(axe.read_text("utf-8"))
-            faults += [f"axe: {found}" for found in page.evaluate(_AXE)]
         page.reload()
         faults += act(page)
-        if shots is not None:
-            page.screenshot(path=shots / f"{page_file.stem}-{width}-{scheme}-picked.png")
         overflow = page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )

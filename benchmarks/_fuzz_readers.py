@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from benchmarks.harness.records import RunRecord, RunResult, RunSpec, append_record, read_records
-from benchmarks.harness.summary import summarise
 
 from prcut import PRCut
+from prcut.curate.embed import LOADERS, Encoder, embed
 from prcut.fit.config import FitConfig
 from prcut.graph.similarity_graph import SimilarityGraph, load_graph, save_graph
 from prcut.runs.labels import assign_parquet
@@ -134,7 +133,6 @@ def _read_graph(path: Path) -> None:
     if graph.n_components > graph.n_samples:
         raise AssertionError("more components than rows")
     graph.edges  # noqa: B018
-    describe_path(path)
 
 
 # -- runs and labels -------------------------------------------------------------------------
@@ -199,28 +197,24 @@ def _read_labels(path: Path) -> None:
         raise AssertionError("labels are missing")
 
 
-# -- benchmark records -----------------------------------------------------------------------
+# -- embeddings --------------------------------------------------------
 
 
-def _make_records(path: Path) -> None:
-    path.mkdir()
-    result = RunResult(
-        "done",
-        acc=0.9,
-        nmi=0.8,
-        ratio_cut=1.0,
-        wall_seconds=2.0,
-        n_samples=400,
-        n_features=64,
-        n_clusters=10,
-    )
-    for method in ("prcut", "faiss_kmeans"):
-        spec = RunSpec("quick", "digits", "all", "raw", 5, method, 0)
-        append_record(path / "runs.jsonl", RunRecord(spec, result))
+def _embed(path: Path) -> np.ndarray:
+    encoder = Encoder(lambda texts: [[len(text), 1.0] for text in texts], "lengths 1")
+    LOADERS["lengths"] = (("texts",), lambda *_: encoder)
+    return embed(["a", "bc", "def"], "lengths:any", cache=path)
 
 
-def _read_records(path: Path) -> None:
-    summarise(read_records(path / "runs.jsonl"))
+def _make_embedding(path: Path) -> None:
+    _embed(path)
+
+
+def _read_embedding(path: Path) -> None:
+    rows = _embed(path)  # what is not whole is made again
+    if len(rows) != 3 or rows.dtype != np.float16:
+        raise AssertionError(f"embeddings of shape {rows.shape}, {rows.dtype}")
+    _check_finite(read_all(open_source(rows)), "embeddings")
 
 
 # -- data ------------------------------------------------------------------------------------
@@ -292,7 +286,7 @@ READERS = {
     "graph": Reader(_make_graph, _read_graph, 0.04),
     "run": Reader(_make_run, _read_run, 0.02),
     "report": Reader(_make_whole_run, _read_report, 0.001),
-    "records": Reader(_make_records, _read_records, 0.05),
+    "embedding": Reader(_make_embedding, _read_embedding, 0.02, writes=True),
     "labels": Reader(_make_labels, _read_labels, 0.005, writes=True),
     "parquet": Reader(_make_parquet, _read_parquet, 0.025),
 }

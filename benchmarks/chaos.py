@@ -13,7 +13,6 @@ those of the undisturbed run, byte for byte; no unfinished file is left; a third
 nothing.
 """
 
-import argparse
 import hashlib
 import os
 import random
@@ -29,8 +28,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from benchmarks.harness.local_cluster import LocalCluster, local_cluster
 
-from _parquet import write_planted
-from _verdict import verdict
+from _shared import options_of, verdict, write_planted
 from prcut.errors import PRCutError
 from prcut.runtime.progress import StageStatus, read_status
 
@@ -168,10 +166,7 @@ def digests(run: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser = options_of(__doc__)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     n_rows, memory = (40_000, "12M") if args.quick else (1_000_000, "200M")

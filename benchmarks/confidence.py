@@ -12,15 +12,13 @@
    ``outliers=.1`` is the threshold. (The copy of CLINC150 at hand has no out-of-scope texts.)
 """
 
-import argparse
 import sys
 
 import numpy as np
 from benchmarks.harness.scores import match_clusters
 from sklearn.metrics import roc_auc_score
 
-from _embedded import rows_of
-from _verdict import Table, keep, verdict
+from _shared import Table, keep, options_of, rows_of, verdict
 from prcut import PRCut
 
 SETS = ("coil20", "usps", "cifar10", "banking77", "clinc150")
@@ -98,8 +96,7 @@ def measure_unseen(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="the digits, no unseen classes")
+    parser = options_of(__doc__, "the digits, no unseen classes")
     quick = parser.parse_args().quick
     table = Table("data", "calibration error", "AUROC of right rows", "`predict` gives `labels_`")
     short: list[str] = []

@@ -9,8 +9,7 @@ Runs are processes of their own, and resumable; the records are ``results/contes
 Exits with 1 when a claim falls short: mean rank (NMI) of the default before every peer's, over all
 and by kind; better than k-means, SpectralClustering, HDBSCAN, EVoC and UMAP + HDBSCAN by Wilcoxon
 with Holm at .05; behind k-means by more than .05 NMI on one set in ten at most; accuracy of the
-better of Leiden at equal k and METIS reached on two thirds; the older sets as accurate and quick as
-they were.
+better of Leiden at equal k and METIS reached on two thirds.
 
     python benchmarks/contest.py                     # from the committed records, development
     python benchmarks/contest.py --half test         # the same of the test half
@@ -35,7 +34,7 @@ from benchmarks.harness.contest.specs import contest_specs
 from benchmarks.harness.records import RunRecord, read_records
 from benchmarks.harness.runner import pending_specs, run_all
 
-from _verdict import verdict
+from _shared import verdict
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

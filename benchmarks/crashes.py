@@ -10,12 +10,11 @@ the undisturbed run, byte for byte; then the same command goes on, and ends with
 Ctrl-C and SIGTERM say how to go on.
 
 Then a disk that is really full (a small tmpfs, where mounting is allowed), a little larger each
-time, and address space that is really short (RLIMIT_AS), until the run ends.
+time, until the run ends.
 
 Commands run in forks of this process, which has imported everything: so hundreds take minutes.
 """
 
-import argparse
 import errno
 import faulthandler
 import hashlib
@@ -24,7 +23,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -35,15 +33,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import faiss
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 import prcut.curate.dedup
 import prcut.runs.labels
 import prcut.runs.run  # noqa: F401
-from _verdict import verdict
+from _shared import options_of, verdict, write_planted
 from prcut.runtime import folder as storage
 from prcut.ui.cli.commands import main as prcut_main
 
@@ -82,7 +77,6 @@ OF_DEDUP = {
 # after which a command is taken for hanging
 SECONDS = 120.0
 _HANGS = -999
-THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Fault:
@@ -142,11 +136,11 @@ class Fault:
 def command(data: Path, run: Path, kind: str) -> list[str]:
     """Return the cases to run."""
     if kind == "dedup":
-        words = "--column e --id-column id --keep best:id --epsilon .02 --memory 1M -q"
+        words = "--column embedding --id-column id --keep best:id --epsilon .02 --memory 1M -q"
         return ["dedup", str(data), "--out", str(run), *words.split()]
-    options = f"-k {N_CLUSTERS}" + (" --memory 1M" if kind == "disk" else "")
-    words = f"{options} --column e --id-column id --steps 40 --save-every 10 --device cpu --resume"
-    return ["fit", str(data), "--out", str(run), *words.split(), "-q"]
+    words = f"-k {N_CLUSTERS} --column embedding --id-column id --device cpu --resume -q"
+    words += " --memory 1M" if kind == "disk" else ""
+    return ["fit", str(data), "--out", str(run), *words.split()]
 
 
 def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None = None) -> int:
@@ -298,62 +292,14 @@ class Trials:
         finally:
             subprocess.run(["umount", str(home)], check=True)
 
-    def starve(self, step: int) -> None:
-        """Give the run more address space each time, until it finishes.
-
-        Libraries may die of it, in the midst of an import mostly, or the loader ends the process
-        (127), and OpenBLAS tries for ever to get a buffer of its own: such a process is killed. The
-        run goes on as after any other death.
-        """
-        run, log = self.place / "starved" / "run", self.place / "starved.log"
-        run.parent.mkdir()
-        status = Path("/proc/self/status").read_text()
-        has = 1024 * int(re.search(r"VmSize:\s+(\d+)", status)[1])  # type: ignore[index]
-        n_library = 0
-        for number in itertools.count():
-            most = has + number * step
-
-            def limit(most: int = most) -> None:
-                resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-            code = in_fork(command(self.data, run, "disk"), log, limit)
-            words = log.read_text()
-            if code == 0:
-                break
-            is_blas = code == _HANGS and "sklearn" in words  # which calls it
-            is_loader = code == 127 and "cannot allocate memory for thread-local data" in words
-            is_library = is_blas or is_loader or code in (-signal.SIGABRT, -signal.SIGSEGV)
-            n_library += is_library
-            if "Traceback" in words or not (is_library or code in (1, 4)):
-                self.short.append(f"no memory ({number} steps): exit {code}: {words[-2000:]}")
-                break
-        print(f"no memory: {number} times, {n_library} of them a library died or hung, ", end="")
-        print(f"until the run ended with {number * step / 1e6:.0f} MB")
-        self.finish("no memory", "disk", run, log)
-
-
-def write_data(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    centres = rng.normal(0, 4, (N_CLUSTERS, N_FEATURES))
-    folder.mkdir()
-    for number, ids in enumerate(np.array_split(np.arange(N_ROWS), 3)):
-        rows = centres[rng.integers(N_CLUSTERS, size=len(ids))]
-        rows = (rows + rng.normal(size=rows.shape)).astype(np.float32)
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), N_FEATURES)
-        pq.write_table(pa.table({"id": ids, "e": lists}), folder / f"{number}.parquet")
-
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser = options_of(__doc__)
     parser.add_argument("--only", nargs="+", default=(), help="kinds of commands")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     chance = random.Random(args.seed)  # noqa: S311
-    kinds = {"disk": ON_DISK, "memory": IN_MEMORY}
-    kinds |= {"dedup": OF_DEDUP}
+    kinds = {"disk": ON_DISK, "memory": IN_MEMORY, "dedup": OF_DEDUP}
     cases = [
         (kind, stage, pattern, point, fault)
         for kind, stages in kinds.items()
@@ -371,20 +317,16 @@ def main() -> int:
             others = [case for case in cases if case not in curation]
             cases = chance.sample(others, 7) + chance.sample(curation, 3)
     with tempfile.TemporaryDirectory() as folder:
-        write_data(Path(folder) / "data")
+        write_planted(Path(folder) / "data", N_ROWS, N_FEATURES, N_CLUSTERS, n_files=3)
         struck = {case[0] for case in cases} | (set() if args.only else {"disk"})
         trials = Trials(Path(folder), Path(folder) / "data", struck)
         for case in cases:
             trials.strike(*case)
         if not args.only:
             trials.fill_disk(1_000_000 if args.quick else 400_000)
-            trials.starve(120_000_000 if args.quick else 20_000_000)
     print(f"{trials.n_done} runs were struck and run again, {trials.n_missed} points do not exist")
     return verdict(trials.short, "after every fault the run ends with the same files")
 
 
 if __name__ == "__main__":
-    # OpenBLAS waits for ever for threads that it had no memory to start
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | THREADS)  # noqa: S606
     sys.exit(main())

@@ -10,13 +10,12 @@ as disk mode did before. J of all three is measured on the graph of the blocks. 
 .8 times J of the sample, ACC no lower, no process above 2 GB. Classes are used for scores only.
 """
 
-import argparse
 import math
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import faiss
 import numpy as np
@@ -28,21 +27,16 @@ from benchmarks.harness.local_cluster import local_cluster
 from benchmarks.harness.scores import hungarian_accuracy
 from torch import Tensor
 
-from _data import mnist, mnist_labels
-from _disk_run import DiskRun, fit_on_disk, labels_of
-from _verdict import verdict
-from any_size import open_graph
+from _disk_run import RunGraph, fit_on_disk, labels_of
+from _shared import options_of, rows_of, verdict
 from prcut.fit.config import FitConfig
 from prcut.fit.fit import fit_rows
 from prcut.graph.blocks.build import bytes_in_memory
-from prcut.numerics.objective import ClusterCost
-from prcut.runs.folder import read_result
 from prcut.runs.row_labels import read_score
 from prcut.runtime.device import readable_bytes
 from prcut.runtime.folder import Folder
-from prcut.search.fragments import CoarseGraph
-from prcut.search.sweep import cluster_sums
 from prcut.training.assigner.predict import assign_labels
+from prcut.training.assigner.saved import load_model
 
 SIDE, N_CLUSTERS, FILE_ROWS = 28, 10, 20_000
 # a rotation, a shift in pixels, and a bend in pixels between the points of a grid, at most
@@ -74,7 +68,8 @@ def deform(images: Tensor, generator: torch.Generator) -> Tensor:
 def write_digits(folder: Path, n_rows: int) -> np.ndarray:
     """Write the rows as Parquet files, columns ``id`` and ``pixels``; return their classes."""
     folder.mkdir()
-    digits = torch.from_numpy(255 * mnist()).view(-1, SIDE, SIDE)
+    pixels, classes = rows_of("mnist", "train")
+    digits = torch.from_numpy(255 * pixels).view(-1, SIDE, SIDE)
     generator, chosen = torch.Generator().manual_seed(0), []
     for number, start in enumerate(range(0, n_rows, FILE_ROWS)):
         stop = min(start + FILE_ROWS, n_rows)
@@ -84,7 +79,7 @@ def write_digits(folder: Path, n_rows: int) -> np.ndarray:
         table = pa.table({"id": pa.array(np.arange(start, stop)), "pixels": pixels})
         pq.write_table(table, folder / f"part-{number:04d}.parquet")
         chosen.append(source.numpy())
-    return mnist_labels()[np.concatenate(chosen)]
+    return classes[np.concatenate(chosen)]
 
 
 def read_rows(folder: Path) -> Iterator[np.ndarray]:
@@ -92,32 +87,6 @@ def read_rows(folder: Path) -> Iterator[np.ndarray]:
     for path in sorted(folder.iterdir()):
         pixels = pq.read_table(path, columns=["pixels"])["pixels"].combine_chunks()
         yield pixels.flatten().to_numpy().reshape(-1, SIDE * SIDE).astype(np.float32)
-
-
-class Judge(NamedTuple):
-    """The graph of all rows, and their classes."""
-
-    graph: CoarseGraph
-    rows: np.ndarray
-    classes: np.ndarray
-    balance_weight: float
-
-    def objective(self, labels: np.ndarray) -> float:
-        """Return J of labels of all rows."""
-        total = float(self.graph.links.data.sum())
-        cost = ClusterCost.of(len(self.rows), total, N_CLUSTERS, balance_weight=self.balance_weight)
-        return cost.objective(*cluster_sums(self.graph, labels[self.rows], N_CLUSTERS))
-
-    def report(self, name: str, labels: np.ndarray, tested: np.ndarray) -> tuple[float, float]:
-        """Print J and ACC of labels, and ACC of the clusters that test digits get."""
-        objective = self.objective(labels)
-        accuracy = hungarian_accuracy(self.classes, labels)
-        test = hungarian_accuracy(load_dataset("mnist", "test").labels, tested)
-        print(
-            f"{name}: J {objective:.4f}, ACC {accuracy:.4f}, assigned test digits {test:.4f}",
-            flush=True,
-        )
-        return objective, accuracy
 
 
 def learn_sample(data: Path, n_rows: int, memory: int, config: FitConfig) -> tuple[np.ndarray, ...]:
@@ -144,29 +113,33 @@ def run_all(n_rows: int, memory: int, place: Path, *, on_ray: bool) -> list[str]
     data = place / "digits"
     classes = write_digits(data, n_rows)
     config = FitConfig.of("default", N_CLUSTERS, n_jobs=1)
-    columns = {"column": "pixels", "id_column": "id"}
-    runs: dict[str, DiskRun] = {}
-    runs["on disk"] = fit_on_disk(data, place / "on disk", config, **columns, memory=memory)
-    runs["on disk"].show(n_rows)
+    fit = partial(fit_on_disk, data, config=config, column="pixels", memory=memory)
+    runs = {"on disk": fit(place / "on disk")}
     if on_ray:
         with local_cluster(3, 1, connect=False) as cluster:
-            how = {"memory": memory, "address": cluster.address}
-            runs["on Ray"] = fit_on_disk(data, place / "on Ray", config, **columns, **how)
-        runs["on Ray"].show(n_rows)
+            runs["on Ray"] = fit(place / "on Ray", address=cluster.address)
     _, balance_weight = read_score(Folder(place / "on disk/partition"))
-    graph = open_graph(place / "on disk")
-    judge = Judge(*graph, classes, balance_weight)
-    found, short = {}, []
+    graph = RunGraph.open(place / "on disk")
+    test_classes = load_dataset("mnist", "test").labels
+
+    def measure(name: str, labels: np.ndarray, tested: np.ndarray) -> tuple[float, float]:
+        objective = graph.objective(labels, N_CLUSTERS, balance_weight)
+        accuracy = hungarian_accuracy(classes, labels)
+        test = hungarian_accuracy(test_classes, tested)
+        figures = f"J {objective:.4f}, ACC {accuracy:.4f}, assigned test digits {test:.4f}"
+        print(f"{name}: {figures}", flush=True)
+        return objective, accuracy
+
+    objective, accuracy = measure("a sample", *learn_sample(data, n_rows, memory, config))
+    short = []
     for name, run in runs.items():
-        result = read_result(str(place / name))
-        assert result is not None  # noqa: S101
-        labels = labels_of(place / name, n_rows)
-        found[name] = judge.report(name, labels, assign_labels(result.assigner, tested_rows()))
+        run.show(n_rows)
+        assigner = load_model(place / name / "model").assigner
+        tested = assign_labels(assigner, tested_rows())
+        own, own_accuracy = measure(name, labels_of(place / name, n_rows), tested)
+        print(f"{name} / a sample: J {own / objective:.3f}, ACC {own_accuracy - accuracy:+.4f}")
         if run.peak_bytes > MOST_BYTES:
             short.append(f"{name}: a process had {readable_bytes(run.peak_bytes)}")
-    objective, accuracy = judge.report("a sample", *learn_sample(data, n_rows, memory, config))
-    for name, (own, own_accuracy) in found.items():
-        print(f"{name} / a sample: J {own / objective:.3f}, ACC {own_accuracy - accuracy:+.4f}")
         if own > MOST_OBJECTIVE * objective:
             short.append(f"{name}: J {own / objective:.3f} of the sample's > {MOST_OBJECTIVE}")
         if own_accuracy < accuracy:
@@ -175,16 +148,12 @@ def run_all(n_rows: int, memory: int, place: Path, *, on_ray: bool) -> list[str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a bounded version")
-    parser.add_argument("--rows", type=float, default=2e6, help="instead of two million")
+    parser = options_of(__doc__)
     parser.add_argument("--folder", help="folder for the files, some 20 GB; by default a new one")
     args = parser.parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
-    n_rows, memory = (10_000, QUICK_MEMORY) if args.quick else (int(args.rows), MEMORY)
+    n_rows, memory = (10_000, QUICK_MEMORY) if args.quick else (2_000_000, MEMORY)
     print(f"{n_rows:,} deformed digits, limit {readable_bytes(memory)}", flush=True)
     with tempfile.TemporaryDirectory(dir=args.folder) as place:
         short = run_all(n_rows, memory, Path(place), on_ray=not args.quick)

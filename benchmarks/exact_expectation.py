@@ -10,7 +10,6 @@ measured in turns, and the surrogate. Exits with 1 when an error exceeds 1e-8 or
     python benchmarks/exact_expectation.py --exact   # 8,000 rows, errors only: no time is judged
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,8 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from _data import fashion_mnist
-from _verdict import verdict
+from _shared import options_of, rows_of, verdict
 from prcut import (
     Assigner,
     SimilarityGraph,
@@ -90,13 +88,10 @@ def measure(graph: SimilarityGraph, probs: Tensor, rounds: int) -> Measured:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="8,000 rows instead of 60,000")
+    parser = options_of(__doc__, "8,000 rows instead of 60,000")
     parser.add_argument("--exact", action="store_true", help="8,000 rows, errors only")
     given = parser.parse_args()
-    rows = fashion_mnist()[: 8_000 if given.quick or given.exact else None]
+    rows = rows_of("fashion_mnist", "train")[0][: 8_000 if given.quick or given.exact else None]
     graph = build_graph(rows, N_NEIGHBORS, recall=1.0)
     print(f"Fashion-MNIST train, raw pixels: {graph}, {2 * graph.n_edges:,} entries")
     print(

@@ -12,7 +12,6 @@ thread; their workers have done a small job before, so that none is measured whi
 code.
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -22,8 +21,7 @@ from pathlib import Path
 from benchmarks.harness.local_cluster import local_cluster
 from benchmarks.harness.usage import MeasuredEngine, Usage
 
-from _parquet import write_planted
-from _verdict import verdict
+from _shared import options_of, verdict, write_planted
 from prcut import Assigner
 from prcut.fit.config import FitConfig
 from prcut.graph.blocks.build import BlockConfig, build_blocks
@@ -86,10 +84,7 @@ def errors(n_rows: int, used: dict[str, Usage], planned: dict[str, StageCost]) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser = options_of(__doc__)
     parser.add_argument("--most", type=float, default=1e7, help="rows of the largest")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -1,7 +1,7 @@
 """The shape of the source: rooms, imports, sizes, walks, tests and public names, against limits.
 
     python benchmarks/house.py             # about half a minute, where prcut is installed
-    python benchmarks/house.py --quick     # without the walks: a second, nothing but Python
+    python benchmarks/house.py --quick     # without walks and names: a second, nothing but Python
 
 The source is read with `ast`. The walks are counted while a fit runs: the files whose functions are
 called between `PRCut(10).fit(X)` and its labels, and between a Parquet file and the labels beside
@@ -11,6 +11,9 @@ must not grow; it is only ever lowered.
 
 import argparse
 import ast
+import graphlib
+import importlib
+import pkgutil
 import sys
 import tempfile
 import threading
@@ -82,14 +85,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="without the walks")
+    parser.add_argument("--quick", action="store_true", help="without walks and names")
     parser.add_argument("--root", type=Path, default=ROOT, help="checkout to measure")
     given = parser.parse_args(arguments)
     figures = measure(given.root)
     if not given.quick and find_spec("prcut"):
-        figures += walks()
+        figures += [*public_names(), *walks()]
     else:
-        print("the walks are not counted")
+        print("walks and public names are not counted")
     for figure in figures:
         verdict = "SHORT" if figure.is_short else "ok"
         print(f"{verdict:5}  {figure.name:52} {figure.value:>9,.6g}  {figure.bound}")
@@ -114,7 +117,6 @@ def measure(root: Path) -> list[Figure]:
         *_import_figures(trees),
         *_size_figures(root),
         _mirrored(source, root / "tests"),
-        *_public_names(trees),
     ]
 
 
@@ -135,8 +137,12 @@ def _import_figures(trees: dict[str, ast.Module]) -> Iterator[Figure]:
         if module.partition(".")[0] not in NOT_ENTRIES and _rank(other) > _rank(module)
     )
     yield Figure("imports that point right", len(right), "<= 0", tuple(right))
-    cycles = [" ⇄ ".join(sorted(group)) for group in _components(edges) if len(group) > 1]
-    yield Figure("cycles of files", len(cycles), "<= 0", tuple(sorted(cycles)))
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+        cycle = ()
+    except graphlib.CycleError as error:
+        cycle = (" ⇄ ".join(sorted(set(error.args[1]))),)
+    yield Figure("cycles of files", len(cycle), "<= 0", cycle)
 
 
 def _rank(module: str) -> int:
@@ -183,30 +189,6 @@ def _file(name: str, known: set[str]) -> str:
         if f"{prefix}.__init__" in known:
             return f"{prefix}.__init__"
     return "__init__"
-
-
-def _components(edges: dict[str, set[str]]) -> list[set[str]]:
-    """Return the strongly connected components (Kosaraju: two depth-first walks)."""
-    incoming: dict[str, set[str]] = defaultdict(set)
-    for module, others in edges.items():
-        for other in others:
-            incoming[other].add(module)
-    order: list[str] = []
-    seen: set[str] = set()
-    for module in edges:
-        order += _walk(module, edges, seen)
-    seen = set()
-    components = [set(_walk(module, incoming, seen)) for module in reversed(order)]
-    return [component for component in components if component]
-
-
-def _walk(start: str, edges: dict[str, set[str]], seen: set[str]) -> list[str]:
-    """Return what is reachable and not yet seen, in the order in which it is left."""
-    if start in seen:
-        return []
-    seen.add(start)
-    left = [name for other in sorted(edges.get(start, ())) for name in _walk(other, edges, seen)]
-    return [*left, start]
 
 
 # -- sizes ---------------------------------------------------------------------------------------
@@ -318,48 +300,21 @@ def _mirrored(source: Path, tests: Path) -> Figure:
     return Figure("fraction of modules with a test file of their own", fraction, ">= 0.9", details)
 
 
-def _public_names(trees: dict[str, ast.Module]) -> Iterator[Figure]:
-    declared = {
-        module.removesuffix("__init__").removesuffix("."): sorted(_declared(tree))
-        for module, tree in trees.items()
-        if module.endswith("__init__")
+def public_names() -> list[Figure]:
+    """Return how many names prcut and its rooms declare public."""
+    import prcut
+
+    top = set(prcut.__all__) - {"__version__"}
+    rooms = {
+        found.name: set(getattr(importlib.import_module(found.name), "__all__", ()))
+        for found in pkgutil.walk_packages(prcut.__path__, "prcut.")
+        if found.ispkg
     }
-    top = set(declared.pop("", ())) - {"__version__"}
-    yield Figure("public names at the top", len(top), "<= 15", (_joined(top),))
-    second = {name for names in declared.values() for name in names}
-    details = [f"{room}: {_joined(names)}" for room, names in declared.items() if names]
-    yield Figure("public names of the rooms", len(second), "<= 50", tuple(details))
-
-
-def _declared(tree: ast.Module) -> set[str]:
-    """Return the names in ``__all__``, also where it is built from a table of lazy imports."""
-    values: dict[str, ast.expr] = {}
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        for target in targets:
-            if isinstance(target, ast.Name) and isinstance(node, ast.Assign | ast.AnnAssign):
-                values |= {target.id: node.value} if node.value is not None else {}
-    return set(_strings(values["__all__"], values)) if "__all__" in values else set()
-
-
-def _strings(node: ast.expr, values: dict[str, ast.expr]) -> Iterator[str]:
-    match node:
-        case ast.Constant(value=str(text)):
-            yield text
-        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-            for item in items:
-                yield from _strings(item, values)
-        case ast.Dict(keys=keys):
-            for key in keys:
-                yield from _strings(key, values) if key is not None else ()
-        case ast.Starred(value=inner) | ast.Call(args=[inner]):
-            yield from _strings(inner, values)
-        case ast.Name(id=name) if name in values:
-            yield from _strings(values[name], values)
-        case ast.BinOp(left=left, right=right):
-            yield from (*_strings(left, values), *_strings(right, values))
-        case _:
-            raise ValueError(f"__all__ cannot be read from {ast.unparse(node)!r}")
+    details = tuple(f"{room}: {_joined(names)}" for room, names in rooms.items() if names)
+    return [
+        Figure("public names at the top", len(top), "<= 15", (_joined(top),)),
+        Figure("public names of the rooms", len(set().union(*rooms.values())), "<= 50", details),
+    ]
 
 
 def _joined(names: Iterable[str]) -> str:

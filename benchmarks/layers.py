@@ -8,7 +8,6 @@ nearest to 10 is held against the domains and the one nearest to 150 against the
 against the other level. No layer is chosen by labels. EVoC's noise counts as one more cluster.
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -18,8 +17,7 @@ import numpy as np
 from benchmarks.harness.datasets import load_dataset
 from sklearn.metrics import normalized_mutual_info_score
 
-from _embedded import rows_of
-from _verdict import Table, keep, verdict
+from _shared import Table, keep, options_of, rows_of, verdict
 from prcut import PRCut
 
 DOMAINS = {
@@ -110,8 +108,7 @@ def _evoc(rows: np.ndarray) -> list[np.ndarray]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="three domains")
+    parser = options_of(__doc__, "three domains")
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore")
     table, found = compare(QUICK_DOMAINS if quick else len(DOMAINS))

@@ -10,7 +10,6 @@ task may take more than 15 CPU-minutes or 4 GB. Run with plain defaults; the pla
 score.
 """
 
-import argparse
 import resource
 import sys
 import tempfile
@@ -22,8 +21,7 @@ import pyarrow.parquet as pq
 from sklearn.metrics import normalized_mutual_info_score
 
 from _disk_run import fit_on_disk, labels_of
-from _parquet import write_planted
-from _verdict import verdict
+from _shared import options_of, verdict, write_planted
 from prcut import PRCut
 from prcut.fit.config import FitConfig
 
@@ -56,8 +54,7 @@ def search_on_disk(n_rows: int, n_clusters: int, memory: int) -> list[str]:
         data, run = Path(place) / "data", Path(place) / "run"
         write_planted(data, n_rows, 2 * N_FEATURES, n_clusters, max(1, n_rows // 40_000))
         config = FitConfig.of("default", n_clusters, n_jobs=1)
-        columns = {"column": "embedding", "id_column": "id"}
-        found = fit_on_disk(data, run, config, **columns, memory=memory)
+        found = fit_on_disk(data, run, config, column="embedding", memory=memory)
         labels = labels_of(run, n_rows)
         classes = pq.read_table(data, columns=["planted"])["planted"].to_numpy()
     print(f"{n_rows:,} rows on disk, k = {n_clusters:,}")
@@ -77,10 +74,7 @@ def search_on_disk(n_rows: int, n_clusters: int, memory: int) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser = options_of(__doc__)
     parser.add_argument("--disk", action="store_true", help="ten thousand clusters, on disk")
     args = parser.parse_args()
     done = "many clusters, none dead, of sensible sizes"

@@ -11,7 +11,6 @@ as many words as ours has terms, "all words" its ten. English stop words are lef
 "as shipped".
 """
 
-import argparse
 import os
 import sys
 import warnings
@@ -20,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.harness.contest.texts import read_text_set
-from benchmarks.harness.encoders import embed_once
 from sklearn.feature_extraction.text import CountVectorizer
 
-from _verdict import Table, keep, verdict
-from prcut import PRCut
+from _shared import Table, keep, options_of, verdict
+from prcut import PRCut, build_graph
+from prcut.curate.embed import embed
 from prcut.curate.names import name_clusters
 from prcut.errors import PRCutError
 
@@ -85,7 +84,7 @@ def load_quick() -> TextSet:
 
 
 def _minilm(texts: list[str]) -> np.ndarray:
-    return embed_once(texts, "minilm")
+    return embed(texts, "minilm").astype(np.float32)
 
 
 def bertopic_words(texts: list[str], labels: np.ndarray, stop_words: Any) -> list[list[str]]:
@@ -120,7 +119,8 @@ def measure(given: TextSet, title: str, shown: Table) -> dict[str, float]:
     seen, n_clusters = np.flatnonzero(~held), len(set(given.classes))
     model = PRCut(n_clusters, metric="cosine", random_state=0).fit(rows[seen])
     texts, labels = [given.texts[i] for i in seen], model.labels_
-    named = name_clusters(texts, labels, tree=model.merge_tree_).clusters
+    graph = build_graph(rows[seen], 15, metric="cosine")
+    named = name_clusters(texts, labels, tree=model.merge_tree_, graph=graph).clusters
     plain, shipped = (bertopic_words(texts, labels, words) for words in ("english", None))
     names = {
         "prcut": [one.name for one in named],
@@ -153,8 +153,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a slice of Banking77, TF-IDF vectors")
+    parser = options_of(__doc__, "a slice of Banking77, TF-IDF vectors")
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore")
     shown = Table("set", "most frequent class (of its rows)", "prcut", "BERTopic")

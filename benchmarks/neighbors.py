@@ -11,7 +11,6 @@ blocks .97), or the blocks' work .25 of the exact search's.
     PRCUT_DATA=... python benchmarks/neighbors.py --quick   # Fashion-MNIST@15 and 50,000 × 64
 """
 
-import argparse
 import os
 import platform
 import statistics
@@ -24,8 +23,7 @@ from typing import NamedTuple
 import faiss
 import numpy as np
 
-from _data import fashion_mnist, mnist
-from _verdict import verdict
+from _shared import options_of, rows_of, verdict
 from prcut.graph import inverted_lists as library
 from prcut.graph.blocks.build import BlockConfig, build_blocks
 from prcut.graph.neighbors import Neighbors, find_neighbors
@@ -168,17 +166,14 @@ def in_blocks(name: str, features: np.ndarray, anchors: float) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="one image set, once, and fewer rows")
+    parser = options_of(__doc__, "one image set, once, and fewer rows")
     quick = parser.parse_args().quick
     n_synthetic, n_queries = (50_000, 5_000) if quick else (200_000, 40_000)
     n_sampled, n_checked, rounds = (1_000, 1_000, 1) if quick else (5_000, 2_000, 3)
     counts = COUNTS[:1] if quick else COUNTS
-    sets = {"Fashion-MNIST": fashion_mnist()}
+    sets = {"Fashion-MNIST": rows_of("fashion_mnist", "train")[0]}
     if not quick:
-        sets["MNIST"] = mnist()
+        sets["MNIST"] = rows_of("mnist", "train")[0]
     print(
         f"60,000 × 784 and {n_synthetic:,} × 64, FAISS {faiss.__version__}, "
         f"{faiss.omp_get_max_threads()} threads, {os.cpu_count()} {platform.machine()} cores"

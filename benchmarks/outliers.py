@@ -9,7 +9,6 @@ in the copy at hand). AUROC of ``score_outliers`` beside LOF, IsolationForest an
 Then nothing is put in, a fifth is held out, and no more of it may be refused than promised.
 """
 
-import argparse
 import sys
 import warnings
 
@@ -19,8 +18,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor
 
-from _embedded import rows_of
-from _verdict import Table, keep, verdict
+from _shared import Table, keep, options_of, rows_of, verdict
 from prcut import PRCut
 from prcut.errors import DataWarning
 
@@ -87,8 +85,7 @@ def refusals(table: Table, name: str, rows: np.ndarray, n_clusters: int) -> list
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="the digits")
+    parser = options_of(__doc__, "the digits")
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore", DataWarning)
     names = ("digits",) if quick else SETS

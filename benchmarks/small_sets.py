@@ -10,7 +10,6 @@ Exits with 1 where the mean adjusted Rand index is below that published for Geni
     python benchmarks/small_sets.py --quick   # those of at most 500 rows
 """
 
-import argparse
 import os
 import sys
 import warnings
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from _verdict import verdict
+from _shared import options_of, verdict
 from prcut import PRCut
 
 # mean adjusted Rand index over 77 sets, best labelling; Genie with a threshold of 0.3
@@ -47,8 +46,7 @@ def best_score(rows: np.ndarray, labellings: list[np.ndarray]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="sets of at most 500 rows")
+    parser = options_of(__doc__, "sets of at most 500 rows")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     path = Path(os.environ.get("PRCUT_DATA", ".")) / "gagolewski_suite.npz"

@@ -27,7 +27,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
-from _verdict import verdict
+from _shared import options_of, verdict
 from prcut import Assigner, PRCut, build_graph
 from prcut.fit.config import FitConfig
 from prcut.runs.run import fit_run
@@ -170,10 +170,7 @@ def many_clusters(n_steps: int) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a bounded version")
+    parser = options_of(__doc__)
     parser.add_argument("--labels", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.labels:

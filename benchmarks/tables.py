@@ -8,7 +8,6 @@ Runs are made by `python -m benchmarks.harness table1` and so on; here nothing i
 table.
 """
 
-import argparse
 import re
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from benchmarks.harness.commands import bench_table
 from benchmarks.harness.records import RunRecord, read_records
 from benchmarks.harness.tables import TABLES
 
-from _verdict import verdict
+from _shared import options_of, verdict
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/benchmarks.md"
@@ -29,10 +28,7 @@ TABLE1_MARGIN = 0.005
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="run the table of the digits too")
+    parser = options_of(__doc__, "run the table of the digits too")
     parser.add_argument("--write", action="store_true", help="write the summaries")
     args = parser.parse_args()
     if args.quick:

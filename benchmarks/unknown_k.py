@@ -30,8 +30,7 @@ from sklearn.metrics import (
     silhouette_score,
 )
 
-from _embedded import rows_of
-from _verdict import verdict
+from _shared import rows_of, verdict
 from prcut import PRCut
 from prcut.errors import DataWarning
 

@@ -13,7 +13,6 @@ Exits with 1 when an entry fell short.
     python benchmarks/weekly.py --quick             # the fastest three entries
 """
 
-import argparse
 import os
 import sys
 import time
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import STDOUT, run
 
-from _verdict import verdict
+from _shared import options_of, verdict
 
 ROOT = Path(__file__).parent.parent
 LOGS = ROOT / "build/weekly"
@@ -80,10 +79,7 @@ def run_entry(name: str) -> Entry:
 
 def main() -> int:
     """Run the entries and print their summary."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="the fastest three entries")
+    parser = options_of(__doc__, "the fastest three entries")
     parser.add_argument("--only", nargs="+", help="names of entries")
     given = parser.parse_args()
     benchmarks = [path.stem for path in sorted((ROOT / "benchmarks").glob("[a-z]*.py"))]

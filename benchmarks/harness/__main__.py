@@ -34,8 +34,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--methods", type=_names, help="only these methods: NAME,…")
     parser.add_argument("--datasets", type=_names, help="only these data sets: NAME,…")
     for option, words in {
-        "quick": "the first 2,000 rows, one seed, quick methods; records of their own",
-        "redo": "run again what is there, and replace it",
         "summary-only": "run nothing",
         "mixed": "allow runs of different versions, splits or code, and say so below the table",
     }.items():

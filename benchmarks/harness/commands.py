@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness.contest.report import summarise_contest
 from benchmarks.harness.methods import METHODS
-from benchmarks.harness.records import RunRecord, RunSpec, drop_records, read_records
+from benchmarks.harness.records import RunRecord, RunSpec, read_records
 from benchmarks.harness.runner import run_all
 from benchmarks.harness.summary import summarise
 from benchmarks.harness.tables import TABLES, select_specs
@@ -27,25 +27,20 @@ def bench_table(
     results: str | Path = "benchmarks/results",
     methods: Sequence[str] | None = None,
     datasets: Sequence[str] | None = None,
-    quick: bool = False,
-    redo: bool = False,
     summary_only: bool = False,
     mixed: bool = False,
 ) -> str:
     """Run what is missing of a table and return its summary, which is also kept as a file."""
     if name not in TABLES:
         raise InvalidInputError(f"{name!r} is no table; choose from {', '.join(TABLES)}.")
-    specs = select_specs(TABLES[name](quick), methods=methods, datasets=datasets)
+    specs = select_specs(TABLES[name](), methods=methods, datasets=datasets)
     if not summary_only:
-        specs = _runnable(specs, is_lenient=name == "quick" or quick)
-    end = "-quick" if quick else ""
+        specs = _runnable(specs, is_lenient=name == "quick")
     folder = Path(results)
     records: list[RunRecord] = []
     for table in dict.fromkeys(spec.table for spec in specs):
-        path = folder / f"{table}{end}.jsonl"
+        path = folder / f"{table}.jsonl"
         of_table = [spec for spec in specs if spec.table == table]
-        if redo:
-            drop_records(path, [spec.key for spec in of_table])
         found = read_records(path) if summary_only else run_all(of_table, path)
         records += [
             record
@@ -54,10 +49,10 @@ def bench_table(
             and (datasets is None or record.spec.dataset in datasets)
         ]
     if not records:
-        raise InvalidInputError(f"{folder} holds no runs of {name}{end}; run it first.")
+        raise InvalidInputError(f"{folder} holds no runs of {name}; run it first.")
     as_text: Callable[..., str] = summarise_contest if name == "contest" else summarise
     text = as_text(records, mixed=mixed)
-    (folder / f"{name}{end}.md").write_text(text, "utf-8")
+    (folder / f"{name}.md").write_text(text, "utf-8")
     return text
 
 

@@ -26,8 +26,8 @@ def comparable_records(
     if mixtures and not mixed:
         listed = "; ".join(mixtures)
         raise InvalidInputError(
-            f"the records of one table differ in more than method and seed: {listed}. Run the "
-            "older ones again with --redo, or allow it with --mixed."
+            f"the records of one table differ in more than method and seed: {listed}. Remove "
+            "the lines of the older ones and run them again, or allow it with --mixed."
         )
     return newest, mixtures
 
@@ -44,7 +44,7 @@ def newest_records(records: Iterable[RunRecord]) -> list[RunRecord]:
             raise InvalidInputError(
                 f"two results for {spec.table}, {spec.subject}, n_neighbors={spec.n_neighbors}, "
                 f"{spec.method}, seed {spec.seed}: acc={older.result.acc} and {record.result.acc}; "
-                "remove one of the lines, or run it again with --redo."
+                "remove one of the lines."
             )
     return list(kept.values())
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from prcut.errors import CorruptFileError, DataWarning
 from prcut.runtime.folder import plan_key
 
-__all__ = ["RunRecord", "RunResult", "RunSpec", "append_record", "drop_records", "read_records"]
+__all__ = ["RunRecord", "RunResult", "RunSpec", "append_record", "read_records"]
 
 _FORMAT = 1
 
@@ -112,16 +111,6 @@ def read_records(path: Path) -> list[RunRecord]:
             stacklevel=2,
         )
     return [_record(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
-
-
-def drop_records(path: Path, keys: Iterable[str]) -> None:
-    """Take the runs of these keys out of a file."""
-    unwanted, records = set(keys), read_records(path)
-    kept = [record for record in records if record.spec.key not in unwanted]
-    if len(kept) < len(records):
-        written = path.with_suffix(f".{os.getpid()}.tmp")
-        written.write_bytes(b"".join(map(_line, kept)))
-        written.replace(path)
 
 
 def _line(record: RunRecord) -> bytes:

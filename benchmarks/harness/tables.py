@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from benchmarks.harness.contest.specs import contest_specs
@@ -16,7 +15,6 @@ from prcut.errors import InvalidInputError
 
 __all__ = ["TABLES", "select_specs"]
 
-_QUICK_ROWS = 2000
 _QUICK_METHODS = (
     *("faiss_kmeans", "spectral_clustering", "leiden_k", "metis"),
     *("prcut", "prcut_graph", "prcut_cut", "prcut_trained", "prcut_trained_graph"),
@@ -96,24 +94,20 @@ def _published(table: str, data: _Data, n_neighbors: int) -> list[RunSpec]:
     return _specs(table, data, n_neighbors, (method,), (0,), _PUBLISHED_LIMIT)
 
 
-def _quick(quick: bool) -> list[RunSpec]:  # noqa: ARG001
+def _quick() -> list[RunSpec]:
     """Return the runs on scikit-learn's digits, which take a minute or two."""
     return _specs("quick", _Data("digits", "all"), 10, _QUICK_METHODS, (0,), 120.0)
 
 
-def _table1(quick: bool) -> list[RunSpec]:
+def _table1() -> list[RunSpec]:
     """Compare the loss with cross-entropy where the similarity is the label, on the test splits."""
     data = [_Data(name, "test") for name in ("mnist", "fashion_mnist", "cifar10")]
-    if quick:
-        data = [_Data("digits", "all", n_rows=_QUICK_ROWS)]
     return [
-        spec
-        for one in data
-        for spec in _specs("table1", one, 0, LABEL_METHODS, range(1 if quick else 3), 3600.0)
+        spec for one in data for spec in _specs("table1", one, 0, LABEL_METHODS, range(3), 3600.0)
     ]
 
 
-def _table2(quick: bool) -> list[RunSpec]:
+def _table2() -> list[RunSpec]:
     """Ratio cut against spectral clustering on the same graphs; the paper's has 150 neighbours."""
     graphs = [(data, n_neighbors) for data in _RAW[:2] for n_neighbors in (15, 50, 150)]
     graphs.append((_Data("cifar10", "train"), 150))
@@ -128,30 +122,30 @@ def _table2(quick: bool) -> list[RunSpec]:
             specs += _specs("table2", data, n_neighbors, methods, range(n_seeds), 3600.0)
         if n_neighbors == 150:
             specs += _published("table2", data, n_neighbors)
-    return _bounded(quick)(specs)
+    return specs
 
 
-def _table3(quick: bool) -> list[RunSpec]:
+def _table3() -> list[RunSpec]:
     """Return the runs of all methods on raw pixels: MNIST, Fashion-MNIST, USPS, COIL-20."""
-    return _bounded(quick)(spec for data in _RAW for spec in _all_methods("table3", data))
+    return [spec for data in _RAW for spec in _all_methods("table3", data)]
 
 
-def _table4(quick: bool) -> list[RunSpec]:
+def _table4() -> list[RunSpec]:
     """Return the runs of all methods on embeddings of CIFAR-10 and of three sets of texts."""
-    return _bounded(quick)(spec for data in _EMBEDDED for spec in _all_methods("table4", data))
+    return [spec for data in _EMBEDDED for spec in _all_methods("table4", data)]
 
 
-def _peers(quick: bool) -> list[RunSpec]:
+def _peers() -> list[RunSpec]:
     """table3 and table4 together, from and to their files."""
-    return _table3(quick) + _table4(quick)
+    return _table3() + _table4()
 
 
-def _contest(quick: bool) -> list[RunSpec]:
+def _contest() -> list[RunSpec]:
     """Return the development half of the contest; only benchmarks/contest.py runs the other."""
-    return contest_specs("development", quick=quick)
+    return contest_specs("development")
 
 
-TABLES: dict[str, Callable[[bool], list[RunSpec]]] = {
+TABLES: dict[str, Callable[[], list[RunSpec]]] = {
     "quick": _quick,
     "table1": _table1,
     "table2": _table2,
@@ -160,21 +154,6 @@ TABLES: dict[str, Callable[[bool], list[RunSpec]]] = {
     "peers": _peers,
     "contest": _contest,
 }
-
-
-def _bounded(quick: bool) -> Callable[[Iterable[RunSpec]], list[RunSpec]]:
-    """Return all runs, or those on few rows with one seed and quick methods."""
-
-    def bound(specs: Iterable[RunSpec]) -> list[RunSpec]:
-        if not quick:
-            return list(specs)
-        return [
-            replace(spec, n_rows=_QUICK_ROWS, time_limit=min(spec.time_limit, 120.0))
-            for spec in specs
-            if spec.seed == 0 and spec.method in _QUICK_METHODS
-        ]
-
-    return bound
 
 
 def select_specs(

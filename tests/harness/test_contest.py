@@ -98,11 +98,8 @@ def test_claims_hold_where_the_default_leads_and_each_can_fall_short():
         "not significantly better than evoc",
         "behind k-means",
         "accuracy of the best of Leiden and METIS",
-        "mnist: accuracy 0.100, was 0.968",
     ):
         assert words in short
-    slow = make_scoreboard(records_of(ours_first, cpu_seconds=100.0))
-    assert any("median CPU" in line for line in check_claims(slow, "development"))
     part = make_scoreboard(records_of(ours_first, DEVELOPMENT[:5]))
     assert "not run by all methods yet" in check_claims(part, "development")[0]
     peers = [one for one in records_of(ours_first) if one.spec.method != "prcut"]

@@ -39,8 +39,6 @@ def test_a_package_within_the_limits_is_accepted(
 ) -> None:
     figures = {figure.name: figure for figure in make(tmp_path, {})}
     assert not any(figure.is_short for figure in figures.values()), figures
-    assert figures["public names at the top"].details == ("PRCut",)
-    assert figures["public names of the rooms"].details == ("fit: fit_rows", "graph: build")
     assert house.main(["--quick", "--root", str(tmp_path)]) == 0
     assert "holds: " in capsys.readouterr().out
 
@@ -79,4 +77,4 @@ def test_a_violation_is_reported(
     figures = {figure.name: figure for figure in make(tmp_path, changes)}
     assert figures[name].is_short, figures[name]
     assert detail in "\n".join(figures[name].details)
-    assert house.main(["--root", str(tmp_path)]) == 1
+    assert house.main(["--quick", "--root", str(tmp_path)]) == 1

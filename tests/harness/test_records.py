@@ -5,7 +5,6 @@ import pytest
 from bench_samples import SPEC, record
 from benchmarks.harness.records import (
     append_record,
-    drop_records,
     read_records,
 )
 
@@ -45,14 +44,6 @@ def test_a_torn_line_is_dropped_with_a_warning_and_mended(tmp_path: Path) -> Non
             assert len(read_records(path)) == 2
         write(path, 2)
         assert [one.spec.seed for one in read_records(path)] == [0, 1, 2]
-
-
-def test_records_can_be_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    write(path, 0, 1, 2)
-    drop_records(path, [record(seed=1).spec.key, "unknown"])
-    assert [one.spec.seed for one in read_records(path)] == [0, 2]
-    assert [one.name for one in tmp_path.iterdir()] == ["runs.jsonl"]
 
 
 @pytest.mark.parametrize(

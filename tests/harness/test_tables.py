@@ -4,9 +4,8 @@ from benchmarks.harness.tables import TABLES, select_specs
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("quick", [False, True])
-def test_every_run_of_a_table_is_another(name: str, quick: bool) -> None:
-    specs = TABLES[name](quick)
+def test_every_run_of_a_table_is_another(name: str) -> None:
+    specs = TABLES[name]()
     assert specs
     assert len({spec.key for spec in specs}) == len(specs)
     assert {spec.method for spec in specs} <= set(METHODS)
@@ -16,12 +15,10 @@ def test_every_run_of_a_table_is_another(name: str, quick: bool) -> None:
         if "published" in spec.method:
             assert spec.seed == 0
             assert spec.method.endswith("_pixels") == (spec.representation == "raw")
-    if quick and name != "quick":
-        assert {(spec.n_rows, spec.seed) for spec in specs} == {(2000, 0)}
 
 
 def test_parts_of_a_table_are_chosen_by_name() -> None:
-    specs = TABLES["table3"](False)
+    specs = TABLES["table3"]()
     chosen = select_specs(specs, methods=["prcut", "hdbscan"], datasets=["usps"])
     assert {(spec.method, spec.dataset) for spec in chosen} == {
         ("hdbscan", "usps"),

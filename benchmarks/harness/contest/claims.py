@@ -18,18 +18,6 @@ _SURPASSED = (
 _LEVEL = 0.05
 _KMEANS, _MAX_LOSS, _MAX_LOST = "kmeans_restarts", 0.05, 0.1
 _GRAPH_PEERS, _MIN_AHEAD = ("igraph_leiden_k", "metis"), 2 / 3
-# medians of five seeds in tables 3 and 4 before the contest: accuracy, CPU-seconds
-_BEFORE = {
-    "mnist": (0.9677, 16.72),
-    "fashion_mnist": (0.6907, 41.39),
-    "usps": (0.7924, 3.16),
-    "coil20": (0.8243, 1.79),
-    "cifar10": (0.8102, 3.52),
-    "banking77": (0.6765, 10.19),
-    "clinc150": (0.8377, 27.87),
-    "stackoverflow": (0.7645, 20.39),
-}
-_MAX_DROP = 0.01
 
 
 def check_claims(board: Scoreboard, half: str) -> list[str]:
@@ -45,8 +33,7 @@ def check_claims(board: Scoreboard, half: str) -> list[str]:
     short += _check_significance(board)
     short += _check_kmeans(board)
     short += _check_graph_peers(board)
-    short += _check_tails(board)
-    return short + _check_old_sets(board)
+    return short + _check_tails(board)
 
 
 def compare_peers(board: Scoreboard) -> dict[str, float]:
@@ -107,24 +94,4 @@ def _check_tails(board: Scoreboard) -> list[str]:
         if part.sum() < _MIN_AHEAD * len(part):
             ahead = f"{part.sum()} of {len(part)} {words} sets"
             short.append(f"NMI of the best of k-means, Leiden and METIS reached on {ahead}")
-    return short
-
-
-def _check_old_sets(board: Scoreboard) -> list[str]:
-    """Compare the eight older sets, where they are on the board, with what they were."""
-    accuracy = dict(zip(board.sets, board.row("acc", OURS), strict=True))
-    short = [
-        f"{name}: accuracy {accuracy[name]:.3f}, was {before:.3f}"
-        for name, (before, _) in _BEFORE.items()
-        if name in accuracy and accuracy[name] < before - _MAX_DROP
-    ]
-    seconds = dict(zip(board.sets, board.cpu_seconds[board.methods.index(OURS)], strict=True))
-    known = [name for name in _BEFORE if name in seconds]
-    if known:
-        now, before = (
-            float(np.median([values[name] for name in known]))
-            for values in (seconds, {name: cpu for name, (_, cpu) in _BEFORE.items()})
-        )
-        if now > before:
-            short.append(f"median CPU on the older sets {now:.1f} s, was {before:.1f} s")
     return short
