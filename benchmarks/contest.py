@@ -18,7 +18,6 @@ better of Leiden at equal k and METIS reached on two thirds.
     python benchmarks/contest.py --quick             # three small sets, few methods: a minute
 """
 
-import argparse
 import datetime
 import shutil
 import subprocess
@@ -34,7 +33,7 @@ from benchmarks.harness.contest.specs import contest_specs
 from benchmarks.harness.records import RunRecord, read_records
 from benchmarks.harness.runner import pending_specs, run_all
 
-from _shared import verdict
+from _shared import options_of, verdict
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -99,11 +98,10 @@ def run_quick() -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = options_of(__doc__, "three small sets, no claims")
     parser.add_argument("--half", choices=HALVES, default="development")
     parser.add_argument("--run", action="store_true", help="first run what is missing")
     parser.add_argument("--summary", action="store_true", help="compare the committed summary")
-    parser.add_argument("--quick", action="store_true", help="three small sets, no claims")
     given = parser.parse_args()
     if given.quick:
         return run_quick()

@@ -9,9 +9,6 @@ SIGKILL, SIGTERM, SIGINT, a full disk, no memory. After each, every file that ca
 the undisturbed run, byte for byte; then the same command goes on, and ends with the same files.
 Ctrl-C and SIGTERM say how to go on.
 
-Then a disk that is really full (a small tmpfs, where mounting is allowed), a little larger each
-time, until the run ends.
-
 Commands run in forks of this process, which has imported everything: so hundreds take minutes.
 """
 
@@ -25,7 +22,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -265,33 +261,6 @@ class Trials:
         if left := [path.name for path in run.rglob("*prcut-tmp")]:
             self.short.append(f"{what}: run again, {left[0]} is left")
 
-    def fill_disk(self, step: int) -> None:
-        """Give the run a disk of a few bytes more each time, until it fits."""
-        home = self.place / "small"
-        home.mkdir()
-        size = step
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(home)]
-        can_mount = shutil.which("mount") is not None
-        if not can_mount or subprocess.run(mount, check=False, capture_output=True).returncode:
-            print("full disk: mounting is not allowed here; left out")
-            return
-        run, log = home / "run", self.place / "small.log"
-        n_full = 0
-        try:
-            while code := in_fork(command(self.data, run, "disk"), log):
-                words = log.read_text()
-                if code != 4 or "Traceback" in words:
-                    self.short.append(f"full disk of {size}: exit {code}: {words[-300:]}")
-                    break
-                n_full += 1
-                size += step
-                remount = ["mount", "-o", f"remount,size={size}", str(home)]
-                subprocess.run(remount, check=True)
-            print(f"full disk: {n_full} times, until the run ended with {size / 1e6:.1f} MB")
-            self.finish("full disk", "disk", run, log)
-        finally:
-            subprocess.run(["umount", str(home)], check=True)
-
 
 def main() -> int:
     parser = options_of(__doc__)
@@ -322,8 +291,6 @@ def main() -> int:
         trials = Trials(Path(folder), Path(folder) / "data", struck)
         for case in cases:
             trials.strike(*case)
-        if not args.only:
-            trials.fill_disk(1_000_000 if args.quick else 400_000)
     print(f"{trials.n_done} runs were struck and run again, {trials.n_missed} points do not exist")
     return verdict(trials.short, "after every fault the run ends with the same files")
 

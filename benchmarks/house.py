@@ -114,7 +114,7 @@ def measure(root: Path) -> list[Figure]:
         for path in sorted(source.rglob("*.py"))
     }
     return [
-        *_import_figures(trees),
+        _cycles(trees),
         *_size_figures(root),
         _mirrored(source, root / "tests"),
     ]
@@ -125,70 +125,32 @@ def _module(path: Path, source: Path) -> str:
     return ".".join(path.relative_to(source).with_suffix("").parts)
 
 
-# -- rooms and imports ---------------------------------------------------------------------------
+# -- imports; that they point left is a test's ----------------------------------------------------
 
 
-def _import_figures(trees: dict[str, ast.Module]) -> Iterator[Figure]:
-    edges = {module: _imports(module, tree, set(trees)) for module, tree in trees.items()}
-    right = sorted(
-        f"{module} imports {other}"
-        for module, others in edges.items()
-        for other in others
-        if module.partition(".")[0] not in NOT_ENTRIES and _rank(other) > _rank(module)
-    )
-    yield Figure("imports that point right", len(right), "<= 0", tuple(right))
+def _cycles(trees: dict[str, ast.Module]) -> Figure:
+    """Look for files that import each other, however indirectly."""
+    edges: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        names = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        found = set()
+        for name in (name.removeprefix("prcut.") for name in names):
+            parent = name.rpartition(".")[0]
+            # a name may be that of a module, or be taken from one
+            files = (name, f"{name}.__init__", parent, f"{parent}.__init__")
+            found |= {*[file for file in files if file in trees][:1]}
+        edges[module] = found - {module}
     try:
         graphlib.TopologicalSorter(edges).prepare()
         cycle = ()
     except graphlib.CycleError as error:
         cycle = (" ⇄ ".join(sorted(set(error.args[1]))),)
-    yield Figure("cycles of files", len(cycle), "<= 0", cycle)
-
-
-def _rank(module: str) -> int:
-    """Return the position of a module's room; what is in no room lies right of all of them."""
-    room = module.partition(".")[0]
-    return list(ROOMS).index(room) if room in ROOMS else len(ROOMS)
-
-
-def _imports(module: str, tree: ast.Module, known: set[str]) -> set[str]:
-    """Return the files of the package that a file imports, at any depth of its syntax."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            origin = _origin(module, node)
-            names = [f"{origin}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        found |= {_file(name, known) for name in names if name.startswith("prcut.")}
-    return found - {module, ""}
-
-
-def _origin(module: str, node: ast.ImportFrom) -> str:
-    """Return the absolute name of what a statement imports from."""
-    if not node.level:
-        return node.module or ""
-    parents = ["prcut", *module.split(".")][: -node.level]
-    return ".".join([*parents, *([node.module] if node.module else [])])
-
-
-def _file(name: str, known: set[str]) -> str:
-    """Return the module or package that ``prcut.a.b.name`` is taken from.
-
-    Only the version may be imported from ``prcut`` itself.
-    """
-    parts = name.split(".")[1:]
-    if parts == ["__version__"]:
-        return ""
-    for length in range(len(parts), 0, -1):
-        prefix = ".".join(parts[:length])
-        if prefix in known:
-            return prefix
-        if f"{prefix}.__init__" in known:
-            return f"{prefix}.__init__"
-    return "__init__"
+    return Figure("cycles of files", len(cycle), "<= 0", cycle)
 
 
 # -- sizes ---------------------------------------------------------------------------------------

@@ -131,16 +131,16 @@ SWAPPED_NAMES = _both_ways(_NAME_PAIRS) | {"expm1": "exp", "log1p": "log"}
 
 def python_changes(source: str) -> Iterator[tuple[str, str, Callable[[], tuple[str, str]]]]:
     """Yield for every possible change its function, the code, and what makes code and module."""
-    for number, (function, node, _) in enumerate(_changes(ast.parse(source))):
-        yield function, ast.unparse(node), partial(_make_change, source, number)
 
+    def make(number: int) -> tuple[str, str]:
+        tree = ast.parse(source)
+        _, node, alter = [*_visit(tree, "")][number]
+        alter()
+        ast.fix_missing_locations(tree)
+        return ast.unparse(node), ast.unparse(tree)
 
-def _make_change(source: str, number: int) -> tuple[str, str]:
-    tree = ast.parse(source)
-    _, node, alter = [*_changes(tree)][number]
-    alter()
-    ast.fix_missing_locations(tree)
-    return ast.unparse(node), ast.unparse(tree)
+    for number, (function, node, _) in enumerate(_visit(ast.parse(source), "")):
+        yield function, ast.unparse(node), partial(make, number)
 
 
 def _short(code: str) -> str:
@@ -148,12 +148,8 @@ def _short(code: str) -> str:
     return code if len(code) <= 120 else f"{code[:80]} … {code[-35:]}"
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.AST, Callable[[], None]]]:
-    """Yield the function, the statement or expression, and what alters it in place."""
-    yield from _visit(tree, "")
-
-
 def _visit(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST, Callable[[], None]]]:
+    """Yield the function, the statement or expression, and what alters it in place."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         if node.name == "__repr__":
             return

@@ -7,14 +7,12 @@
 
 J is (n/‖W‖₁) Σ cut/|C| + γ KL(sizes ‖ 1/k) on the graph of either-or neighbours; CPU-seconds are
 those of a fit whose graph is given. "Refined" are the same labels after single rows were moved.
-Texts are compared with the search on its own graph and at its own balance, by J. Last, the
-processor time of a training step with 16 heads is held against that of a step with one.
+Texts are compared with the search on its own graph and at its own balance, by J.
 """
 
 import sys
 import time
 import warnings
-from contextlib import suppress
 from statistics import median
 from typing import NamedTuple
 
@@ -23,15 +21,12 @@ import torch
 from benchmarks.harness.scores import hungarian_accuracy
 
 from _shared import Rows, options_of, verdict
-from prcut import Assigner, PRCut, SimilarityGraph, build_graph, train
+from prcut import PRCut, SimilarityGraph, build_graph
 from prcut.numerics.matching import max_nmi
 from prcut.numerics.objective import balance_factor, hard_objective
 from prcut.search.partition import find_partition, refine_labels
-from prcut.training import GatheredPairs, Record, TrainConfig, WalkPairs
 from speed import load
 
-# largest CPU time of a step with 16 heads, in steps with one head
-MAX_STEP = 1.6
 # largest refined J, in those of the search
 MAX_OF_SEARCH, MAX_OF_SEARCH_QUICK = 1.05, 1.03
 TEXTS = "banking77", "clinc150"
@@ -134,41 +129,6 @@ def check_quick() -> list[str]:
     return compare("a sixth of fashion_mnist", runs, searched, MAX_OF_SEARCH_QUICK)
 
 
-class _Enough(Exception):  # noqa: N818
-    """Some steps were made."""
-
-
-def time_steps(n_heads: int, pairs: GatheredPairs, n_steps: int) -> float:
-    """Return the processor time of some steps of 784 → 256 → 10."""
-    assigner = Assigner(784, 10, (256,), n_heads=n_heads, weight_norm=False)
-    config = TrainConfig(max_steps=10_000, n_heads=n_heads, patience=None)
-
-    def stop(record: Record) -> None:
-        if record.step == n_steps:
-            raise _Enough
-
-    start = time.process_time()
-    with suppress(_Enough):
-        train(pairs, assigner, config, on_record=stop)
-    return time.process_time() - start
-
-
-def check_step(n_turns: int) -> list[str]:
-    """Compare steps with 16 heads and with one, in turns."""
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((20_000, 784), np.float32)
-    graph = SimilarityGraph.from_neighbors(
-        rng.permuted(np.arange(20_000)[:, None] // 100 * 100 + np.arange(100), axis=1)[:, :30]
-    )
-    pairs = GatheredPairs(WalkPairs(graph, n_steps=8), rows)
-    ratios = [time_steps(16, pairs, 20) / time_steps(1, pairs, 20) for _ in range(n_turns)]
-    ratio = median(ratios)
-    print(f"a step with 16 heads takes {ratio:.2f} of one with 1: {np.round(ratios, 2)}")
-    return [f"a step with 16 heads takes {ratio:.2f} > {MAX_STEP} of one with 1"] * (
-        ratio > MAX_STEP
-    )
-
-
 def main() -> int:
     parser = options_of(__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *IMAGES, *TEXTS], metavar="SET")
@@ -176,9 +136,9 @@ def main() -> int:
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # constant pixels
     torch.set_num_threads(1)
-    short = check_step(3 if args.quick else 9)
+    short = []
     if args.quick:
-        short += check_quick()
+        short = check_quick()
     else:
         for name in args.names or [*IMAGES, *TEXTS]:
             data = load(name)

@@ -12,17 +12,16 @@ and 2 times the number of classes, and of the number found. No number is chosen 
 of ``prcut.search.count`` was changed after all data sets had been seen: see the research log.
 """
 
-import argparse
 import json
 import sys
-import time
 import warnings
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from benchmarks.harness.records import read_records
+from benchmarks.harness.records import RunResult, read_records
 from sklearn.datasets import make_blobs
 from sklearn.metrics import (
     adjusted_rand_score,
@@ -30,7 +29,7 @@ from sklearn.metrics import (
     silhouette_score,
 )
 
-from _shared import rows_of, verdict
+from _shared import options_of, rows_of, timed, verdict
 from prcut import PRCut
 from prcut.errors import DataWarning
 
@@ -63,14 +62,9 @@ def run(name: str, seed: int) -> dict[str, Any]:
     """Find the number, and fit with other numbers beside it where the seed is the first."""
     rows, classes = load(name)
     n_classes = len(np.unique(classes))
-    start = time.process_time()
-    model = PRCut("auto", random_state=seed).fit(rows)
-    with_count = time.process_time() - start
-    start = time.process_time()
-    ari = {}
-    given = PRCut(max(2, model.n_clusters_), random_state=seed).fit(rows)
-    alone = time.process_time() - start
-    ari[given.n_clusters_] = adjusted_rand_score(classes, given.labels_)
+    model, with_count = timed(partial(PRCut("auto", random_state=seed).fit, rows))
+    given, alone = timed(partial(PRCut(max(2, model.n_clusters_), random_state=seed).fit, rows))
+    ari = {given.n_clusters_: adjusted_rand_score(classes, given.labels_)}
     if seed == 0 and n_classes > 1:
         for number in {max(2, round(fraction * n_classes)) for fraction in FRACTIONS} - set(ari):
             other = PRCut(number, random_state=seed).fit(rows)
@@ -90,13 +84,13 @@ def run(name: str, seed: int) -> dict[str, Any]:
 
 
 def run_finch(rows: np.ndarray) -> np.ndarray:
+    """Return the partition of FINCH with the highest mean silhouette."""
     from finch import FINCH
 
     partitions, numbers, _ = FINCH(rows, verbose=False, random_state=0)
+    some = min(2000, len(rows))
     scores = [
-        silhouette_score(rows, labels, sample_size=min(2000, len(rows)), random_state=0)
-        if number < 1000
-        else -1.0
+        silhouette_score(rows, labels, sample_size=some, random_state=0) if number < 1000 else -1.0
         for labels, number in zip(partitions.T, numbers, strict=True)
     ]
     return partitions[:, int(np.argmax(scores))]
@@ -110,8 +104,7 @@ def run_plscan(rows: np.ndarray) -> np.ndarray:
 
 def run_peer(name: str, peer: str) -> dict[str, Any]:
     rows, classes = load(name)
-    start = time.process_time()
-    labels = np.asarray((run_finch if peer == "finch" else run_plscan)(np.asarray(rows)))
+    labels, seconds = timed(partial({"finch": run_finch, "plscan": run_plscan}[peer], rows))
     return {
         "dataset": name,
         "peer": peer,
@@ -119,7 +112,7 @@ def run_peer(name: str, peer: str) -> dict[str, Any]:
         "ari": adjusted_rand_score(classes, labels),
         "nmi": normalized_mutual_info_score(classes, labels),
         "noise": float((labels < 0).mean()),
-        "cpu_seconds": time.process_time() - start,
+        "cpu_seconds": seconds,
     }
 
 
@@ -142,28 +135,19 @@ def read(path: Path) -> list[dict[str, Any]]:
 def read_peers(own: list[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
     """Return number and ARI of peers, by data set: medians over their seeds."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
-    for peer_run in own:
-        if "peer" in peer_run:
-            found.setdefault(peer_run["dataset"], {})[peer_run["peer"]] = (
-                peer_run["n_found"],
-                peer_run["ari"],
-            )
+    for one in own:
+        if "peer" in one:
+            found.setdefault(one["dataset"], {})[one["peer"]] = one["n_found"], one["ari"]
+    runs: dict[tuple[str, str], list[RunResult]] = {}
     for table in ("table3", "table4"):
-        records = read_records(RESULTS / f"{table}.jsonl")
-        for name in {record.spec.dataset for record in records}:
-            for peer in TABLE_PEERS:
-                results = [
-                    one.result
-                    for one in records
-                    if (one.spec.dataset, one.spec.method, one.result.status)
-                    == (name, peer, "done")
-                ]
-                if results:
-                    figures = (
-                        median(one.used_clusters or 0 for one in results),
-                        median(one.ari or 0.0 for one in results),
-                    )
-                    found.setdefault(name, {})[peer] = figures
+        for record in read_records(RESULTS / f"{table}.jsonl"):
+            if record.spec.method in TABLE_PEERS and record.result.status == "done":
+                runs.setdefault((record.spec.dataset, record.spec.method), []).append(record.result)
+    for (name, peer), results in runs.items():
+        found.setdefault(name, {})[peer] = (
+            median(one.used_clusters or 0 for one in results),
+            median(one.ari or 0.0 for one in results),
+        )
     return found
 
 
@@ -221,9 +205,8 @@ def run_quick() -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = options_of(__doc__, "planted sets and the digits")
     parser.add_argument("--run", action="store_true", help="first run what is missing")
-    parser.add_argument("--quick", action="store_true", help="planted sets and the digits")
     parser.add_argument("--seeds", type=int, default=5, help="seeds to run")
     given = parser.parse_args()
     warnings.simplefilter("ignore", DataWarning)

@@ -61,6 +61,8 @@ def _refuse(task: Task) -> np.ndarray:  # noqa: ARG001
 # the records of these stay in tables 3 and 4; what ran them is in release 0.2
 _RECORDED = {
     "hycut": Method("HyCut (pgcuts' algorithm, written anew)", _refuse, ("torch",), on_graph=True),
+    "kahip": Method("KaHIP", _refuse, ("kahip",), on_graph=True),
+    "minibatch_kmeans": Method("MiniBatchKMeans (scikit-learn)", _refuse, ("scikit-learn",)),
     "turtle": Method("TURTLE (written anew)", _refuse, ("torch",)),
     "spectralnet": Method("SpectralNet", _refuse, ("spectralnet", "torch")),
 }

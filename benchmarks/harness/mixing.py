@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from benchmarks.harness.records import RunRecord
 
@@ -39,13 +38,6 @@ def newest_records(records: Iterable[RunRecord]) -> list[RunRecord]:
         older = kept.get(record.spec.key)
         if older is None or _is_superseded(older, record):
             kept[record.spec.key] = record
-        elif record.result.status != "failed" and _outcome(older) != _outcome(record):
-            spec = record.spec
-            raise InvalidInputError(
-                f"two results for {spec.table}, {spec.subject}, n_neighbors={spec.n_neighbors}, "
-                f"{spec.method}, seed {spec.seed}: acc={older.result.acc} and {record.result.acc}; "
-                "remove one of the lines."
-            )
     return list(kept.values())
 
 
@@ -54,13 +46,6 @@ def _is_superseded(older: RunRecord, newer: RunRecord) -> bool:
         had_longer = newer.spec.time_limit > older.spec.time_limit
         return had_longer and newer.result.status != "failed"
     return older.result.status == "failed"
-
-
-def _outcome(record: RunRecord) -> object:
-    """Return what must agree when the same run was made twice: all but its time and memory."""
-    return replace(
-        record.result, wall_seconds=None, cpu_seconds=None, graph_seconds=None, peak_rss_mb=None
-    )
 
 
 def find_mixtures(records: Sequence[RunRecord]) -> list[str]:

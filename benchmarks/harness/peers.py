@@ -79,13 +79,6 @@ def _faiss_kmeans(task: Task) -> np.ndarray:
     return _labels(kmeans.index.search(rows, 1)[1][:, 0])
 
 
-def _minibatch_kmeans(task: Task) -> np.ndarray:
-    from sklearn.cluster import MiniBatchKMeans
-
-    kmeans = MiniBatchKMeans(task.n_clusters, random_state=task.seed)
-    return _labels(kmeans.fit_predict(task.rows))
-
-
 def _hdbscan(task: Task) -> np.ndarray:
     return _hdbscan_labels(task.rows)
 
@@ -216,23 +209,6 @@ def _metis(task: Task) -> np.ndarray:
     return _labels(part)
 
 
-def _kahip(task: Task) -> np.ndarray:
-    kahip = require_package("kahip", "kahip")
-    matrix = task.graph.to_scipy()
-    _, part = kahip.kaffpa(
-        [1] * task.graph.n_samples,
-        matrix.indptr.tolist(),
-        _integers(matrix.data).tolist(),
-        matrix.indices.tolist(),
-        task.n_clusters,
-        0.03,  # imbalance and mode of its documentation's example
-        True,
-        task.seed,
-        kahip.ECO,
-    )
-    return _labels(part)
-
-
 def _integers(weight: np.ndarray) -> np.ndarray:
     """Weights as integers >= 1, in proportion: 1 where all are equal."""
     if not weight.size or weight.min() == weight.max():
@@ -244,9 +220,6 @@ def _integers(weight: np.ndarray) -> np.ndarray:
 
 PEERS: dict[str, Method] = {
     "faiss_kmeans": Method("k-means (FAISS)", _faiss_kmeans, ("faiss-cpu",)),
-    "minibatch_kmeans": Method(
-        "MiniBatchKMeans (scikit-learn)", _minibatch_kmeans, ("scikit-learn",)
-    ),
     "spectral_clustering": Method(
         "SpectralClustering (scikit-learn)",
         _spectral_clustering,
@@ -270,5 +243,4 @@ PEERS: dict[str, Method] = {
         "Leiden at equal k (igraph)", _igraph_leiden_k, ("igraph",), on_graph=True
     ),
     "metis": Method("METIS", _metis, ("pymetis",), on_graph=True),
-    "kahip": Method("KaHIP", _kahip, ("kahip",), on_graph=True),
 }

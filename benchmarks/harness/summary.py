@@ -10,7 +10,6 @@ from typing import NamedTuple
 from benchmarks.harness.methods import METHODS
 from benchmarks.harness.mixing import code_states, comparable_records
 from benchmarks.harness.records import RunRecord
-from benchmarks.harness.task import Method
 
 __all__ = ["footer", "run_seconds", "score_text", "spread", "summarise"]
 
@@ -31,7 +30,6 @@ def summarise(
     records: Sequence[RunRecord],
     *,
     mixed: bool = False,
-    methods: Mapping[str, Method] = METHODS,
 ) -> str:
     """Return a table per data set, representation and graph: medians over seeds, with their range.
 
@@ -42,21 +40,19 @@ def summarise(
     mixed : bool
         Allow records of different versions, code, splits or rows, and say so beneath. Without it
         they are refused, since no reader could know what a difference comes from.
-    methods : mapping
-        What is known of the methods.
     """
     records, mixtures = comparable_records(records, mixed=mixed)
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         groups.setdefault(_heading(record), []).append(record)
-    parts = [_table(heading, group, methods) for heading, group in groups.items()]
-    return "\n\n".join([*parts, footer(records, mixtures, methods, note=_NOTE)]) + "\n"
+    parts = [_table(heading, group) for heading, group in groups.items()]
+    return "\n\n".join([*parts, footer(records, mixtures, note=_NOTE)]) + "\n"
 
 
-def run_seconds(record: RunRecord, methods: Mapping[str, Method] = METHODS) -> float:
+def run_seconds(record: RunRecord) -> float:
     """Seconds of a run that is done; with those of the graph for a method that was given one."""
     seconds = record.result.wall_seconds or 0.0
-    method = methods.get(record.spec.method)
+    method = METHODS.get(record.spec.method)
     if method is not None and method.on_graph:
         seconds += record.result.graph_seconds or 0.0
     return seconds
@@ -91,11 +87,11 @@ def _heading(record: RunRecord) -> str:
     return f"### {spec.dataset} ({spec.split}{rows}), {spec.representation}, {graph}"
 
 
-def _table(heading: str, records: Sequence[RunRecord], methods: Mapping[str, Method]) -> str:
+def _table(heading: str, records: Sequence[RunRecord]) -> str:
     rows: list[_Row] = []
     for key in dict.fromkeys(record.spec.method for record in records):
         runs = [record for record in records if record.spec.method == key]
-        rows += _rows(key, _title(key, methods), runs, methods)
+        rows += _rows(key, _title(key), runs)
     rows.sort(key=lambda row: -(row.middle("acc") or -1.0))
     best = {score: _best(rows, score) for score in _SCORES}
     lines = [heading, "", _size(records), "", _HEAD, _RULE]
@@ -104,10 +100,10 @@ def _table(heading: str, records: Sequence[RunRecord], methods: Mapping[str, Met
     return "\n".join([*lines, *(["", "  \n".join(remarks)] if remarks else [])])
 
 
-def _title(key: str, methods: Mapping[str, Method]) -> str:
-    if key not in methods:
+def _title(key: str) -> str:
+    if key not in METHODS:
         return key
-    return methods[key].title + ("" if methods[key].given_k else "¹")
+    return METHODS[key].title + ("" if METHODS[key].given_k else "¹")
 
 
 def _size(records: Sequence[RunRecord]) -> str:
@@ -117,13 +113,11 @@ def _size(records: Sequence[RunRecord]) -> str:
     return f"{known.n_samples:,} rows, {known.n_features:,} features, {known.n_clusters} classes."
 
 
-def _rows(
-    key: str, title: str, runs: Sequence[RunRecord], methods: Mapping[str, Method]
-) -> list[_Row]:
+def _rows(key: str, title: str, runs: Sequence[RunRecord]) -> list[_Row]:
     """Return the line of a method; spectral clustering gets one more, for its best start."""
     done = [record for record in runs if record.result.status == "done"]
     others = [record for record in runs if record.result.status != "done"]
-    seconds = [run_seconds(record, methods) for record in done]
+    seconds = [run_seconds(record) for record in done]
     rows = [_Row(key, title, done, others, seconds)]
     if key == _SPECTRAL and len(done) > 1:
         # by the cut it seeks, never by the labels; finding it takes the time of them all
@@ -207,7 +201,6 @@ def _not_first(rows: Sequence[_Row], score: str) -> str | None:
 def footer(
     records: Sequence[RunRecord],
     mixtures: Sequence[str],
-    methods: Mapping[str, Method],
     *,
     note: str,
 ) -> str:
@@ -217,7 +210,7 @@ def footer(
         note,
         f"Seeds {', '.join(map(str, seeds))}; {len(records)} runs, {_total(records)} in all.",
     ]
-    if any(r.spec.method in methods and not methods[r.spec.method].given_k for r in records):
+    if any(r.spec.method in METHODS and not METHODS[r.spec.method].given_k for r in records):
         lines.append("¹ Not told the number of clusters.")
     states = code_states(records)
     if len(states) > 1:

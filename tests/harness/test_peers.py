@@ -24,7 +24,6 @@ MODULES = {
     "leiden": "leidenalg",
     "leiden_k": "leidenalg",
     "metis": "pymetis",
-    "kahip": "kahip",
     "kmeans_constrained": "k_means_constrained",
     "finch": "finch",
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from benchmarks.harness.peers import quiet_peers, require_package
 from benchmarks.harness.task import Method, Task
+from sklearn.preprocessing import normalize, scale
 
 __all__ = ["CONTEST_PEERS"]
 
@@ -26,20 +27,6 @@ def _labels(labels: np.ndarray) -> np.ndarray:
 
 def _as_given(rows: np.ndarray) -> np.ndarray:
     return rows
-
-
-def _standardize_columns(rows: np.ndarray) -> np.ndarray:
-    from sklearn.preprocessing import StandardScaler
-
-    scaled: np.ndarray = StandardScaler().fit_transform(rows)
-    return scaled
-
-
-def _normalize_rows(rows: np.ndarray) -> np.ndarray:
-    from sklearn.preprocessing import normalize
-
-    unit: np.ndarray = normalize(rows)
-    return unit
 
 
 def _restart_kmeans(prepare: Callable[[np.ndarray], np.ndarray]) -> Callable[[Task], np.ndarray]:
@@ -103,11 +90,9 @@ _SKLEARN = ("scikit-learn",)
 CONTEST_PEERS: dict[str, Method] = {
     "kmeans_restarts": Method("k-means, restarts", _restart_kmeans(_as_given), _SKLEARN),
     "kmeans_standardized": Method(
-        "k-means, restarts, columns standardised", _restart_kmeans(_standardize_columns), _SKLEARN
+        "k-means, restarts, columns standardised", _restart_kmeans(scale), _SKLEARN
     ),
-    "kmeans_cosine": Method(
-        "k-means, restarts, unit rows", _restart_kmeans(_normalize_rows), _SKLEARN
-    ),
+    "kmeans_cosine": Method("k-means, restarts, unit rows", _restart_kmeans(normalize), _SKLEARN),
     "kmeans_constrained": Method(
         "k-means-constrained, equal sizes", _kmeans_constrained, ("k-means-constrained",)
     ),
