@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import torch
 
 from prcut import PRCut
-from prcut.curate.embed import LOADERS, Encoder, embed
 from prcut.fit.config import FitConfig
 from prcut.graph.similarity_graph import SimilarityGraph, load_graph, save_graph
 from prcut.runs.labels import assign_parquet
@@ -197,26 +196,6 @@ def _read_labels(path: Path) -> None:
         raise AssertionError("labels are missing")
 
 
-# -- embeddings --------------------------------------------------------
-
-
-def _embed(path: Path) -> np.ndarray:
-    encoder = Encoder(lambda texts: [[len(text), 1.0] for text in texts], "lengths 1")
-    LOADERS["lengths"] = (("texts",), lambda *_: encoder)
-    return embed(["a", "bc", "def"], "lengths:any", cache=path)
-
-
-def _make_embedding(path: Path) -> None:
-    _embed(path)
-
-
-def _read_embedding(path: Path) -> None:
-    rows = _embed(path)  # what is not whole is made again
-    if len(rows) != 3 or rows.dtype != np.float16:
-        raise AssertionError(f"embeddings of shape {rows.shape}, {rows.dtype}")
-    _check_finite(read_all(open_source(rows)), "embeddings")
-
-
 # -- data ------------------------------------------------------------------------------------
 
 
@@ -286,7 +265,6 @@ READERS = {
     "graph": Reader(_make_graph, _read_graph, 0.04),
     "run": Reader(_make_run, _read_run, 0.02),
     "report": Reader(_make_whole_run, _read_report, 0.001),
-    "embedding": Reader(_make_embedding, _read_embedding, 0.02, writes=True),
     "labels": Reader(_make_labels, _read_labels, 0.005, writes=True),
     "parquet": Reader(_make_parquet, _read_parquet, 0.025),
 }

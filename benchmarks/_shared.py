@@ -82,9 +82,9 @@ def find_rows(name: str, split: str = "all") -> Rows | None:
     """Return pixels or embeddings with their classes, or None, saying why, without the data."""
     # the mutants must find no module of prcut imported
     from benchmarks.harness.contest.sets import load_contest_set
+    from benchmarks.harness.encoders import embed_once
     from benchmarks.harness.inputs import load_bench_dataset
 
-    from prcut.curate.embed import embed
     from prcut.errors import PRCutError
 
     try:
@@ -101,7 +101,7 @@ def find_rows(name: str, split: str = "all") -> Rows | None:
         data = load_bench_dataset(
             name, "test" if is_cifar else "all", _N_CIFAR10 if is_cifar else None
         )
-        return embed(data.items, _ENCODERS[data.kind]).astype(np.float32), data.labels
+        return embed_once(data.items, _ENCODERS[data.kind]), data.labels
     except PRCutError as error:
         print(f"{name} is left out: {error}")
         return None

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.harness.contest.texts import read_text_set
+from benchmarks.harness.encoders import embed_once
 from sklearn.feature_extraction.text import CountVectorizer
 
 from _shared import Table, keep, options_of, verdict
-from prcut import PRCut, build_graph
-from prcut.curate.embed import embed
+from prcut import PRCut
 from prcut.curate.names import name_clusters
 from prcut.errors import PRCutError
 
@@ -84,7 +84,7 @@ def load_quick() -> TextSet:
 
 
 def _minilm(texts: list[str]) -> np.ndarray:
-    return embed(texts, "minilm").astype(np.float32)
+    return embed_once(texts, "minilm")
 
 
 def bertopic_words(texts: list[str], labels: np.ndarray, stop_words: Any) -> list[list[str]]:
@@ -119,8 +119,7 @@ def measure(given: TextSet, title: str, shown: Table) -> dict[str, float]:
     seen, n_clusters = np.flatnonzero(~held), len(set(given.classes))
     model = PRCut(n_clusters, metric="cosine", random_state=0).fit(rows[seen])
     texts, labels = [given.texts[i] for i in seen], model.labels_
-    graph = build_graph(rows[seen], 15, metric="cosine")
-    named = name_clusters(texts, labels, tree=model.merge_tree_, graph=graph).clusters
+    named = name_clusters(texts, labels, tree=model.merge_tree_).clusters
     plain, shipped = (bertopic_words(texts, labels, words) for words in ("english", None))
     names = {
         "prcut": [one.name for one in named],
