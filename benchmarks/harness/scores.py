@@ -6,16 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils import check_consistent_length
 
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.cuts import normalized_cut, ratio_cut
-from prcut.numerics.matching import (
-    adjusted_rand,
-    check_labelings,
-    count_shared,
-    match_counts,
-    max_nmi,
-)
+from prcut.numerics.matching import adjusted_rand, count_shared, match_counts, max_nmi
 from prcut.numerics.objective import cluster_imbalance, hard_objective
 
 __all__ = ["Scores", "hungarian_accuracy", "match_clusters", "score_clusters"]
@@ -43,7 +38,7 @@ def score_clusters(
     labels: np.ndarray, clusters: np.ndarray, graph: SimilarityGraph | None
 ) -> Scores:
     """Return all scores of a clustering, −1 being noise; no cuts where there is no graph."""
-    labels, clusters = check_labelings(labels, clusters)
+    labels, clusters = _check_labelings(labels, clusters)
     noise = clusters < 0
     rc, nc, cut, imbalance = None, None, None, None
     if graph is not None and not noise.any():
@@ -75,7 +70,7 @@ def hungarian_accuracy(labels: np.ndarray, clusters: np.ndarray) -> float:
     >>> hungarian_accuracy(np.array([0, 0, 1, 1, 1]), np.array([7, 7, 3, 3, -1]))
     0.8
     """
-    labels, clusters = check_labelings(labels, clusters)
+    labels, clusters = _check_labelings(labels, clusters)
     _, _, shared = _shared(labels, clusters)
     return float(shared[match_counts(shared)].sum() / len(labels))
 
@@ -88,9 +83,15 @@ def match_clusters(labels: np.ndarray, clusters: np.ndarray) -> dict[int, int]:
     >>> match_clusters(np.array([0, 0, 1, 1, 1]), np.array([7, 7, 3, 3, -1]))
     {7: 0, 3: 1}
     """
-    classes, names, shared = _shared(*check_labelings(labels, clusters))
+    classes, names, shared = _shared(*_check_labelings(labels, clusters))
     matched = zip(*match_counts(shared), strict=True)
     return {int(names[j]): int(classes[i]) for i, j in matched}
+
+
+def _check_labelings(labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return both as int64 vectors of one length, with noise as −1."""
+    check_consistent_length(labels, clusters)
+    return np.asarray(labels, np.int64), np.maximum(np.asarray(clusters, np.int64), -1)
 
 
 def _shared(labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

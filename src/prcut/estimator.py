@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import (
@@ -21,18 +22,13 @@ from torch import Generator
 from prcut.errors import InvalidInputError
 from prcut.fit import saved_fit
 from prcut.fit.assign import Lazy, Start, train_further
-from prcut.fit.choose import (
-    as_graph,
-    build_neighbor_graph,
-    choose_n_clusters,
-    choose_scales,
-)
+from prcut.fit.choose import as_graph, build_neighbor_graph, choose_n_clusters, choose_scales
+from prcut.fit.clusters import ClusterIds, Layers, score_labels
 from prcut.fit.config import Effort, FitConfig, Preset, Solver
 from prcut.fit.fit import Fit, fit_rows
 from prcut.fit.known import Known
 from prcut.fit.outliers import Exemplars, OutlierRule, OutlierScores, comparable
-from prcut.fit.score import Layers, score_labels
-from prcut.fit.update import ClusterIds, find_positions, keep_some, stack_rows, update_rows
+from prcut.fit.update import find_positions, keep_some, stack_rows, update_rows
 from prcut.graph.build import PairSimilarity, Similarity, graph_features
 from prcut.graph.neighbors import Metric
 from prcut.graph.rows import RowIndex, divide_columns, row_keys, subtract_origin
@@ -43,31 +39,16 @@ from prcut.runtime.progress import Step
 from prcut.runtime.sources import as_rows
 from prcut.search.explain import Reasons, check_rows, find_reasons
 from prcut.search.follow import Change
-from prcut.training.assigner import hub, onnx_export
+from prcut.training.assigner import hub, onnx_export, predict
 from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.predict import (
-    assign_labels,
-    assign_probs,
-    keep_labels,
-    rank_clusters,
-    represent_rows,
-)
+from prcut.training.settings import check_choice
 from prcut.ui.notebook import History, results_html
 from prcut.ui.progress_bars import FitDisplay
 from prcut.ui.report.inspection import Inspection
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-# what a fit leaves behind, and the next one forgets
-_FITTED = (
-    *("labels_", "clusters_", "probabilities_", "probs_", "violated_links_"),
-    *("objective_", "ratio_cut_", "balance_weight_", "n_neighbors_", "n_clusters_"),
-    *("merge_tree_", "layer_sizes_", "cluster_count_", "cluster_stability_", "changes_"),
-    *("_start", "_steps", "_names", "_exemplars", "_kept", "_reasons", "_is_weighted"),
-    *("_graph_features", "_seen"),
-)
-# what a start must be made for
+# attributes that scikit-learn sets, which an update and a partial fit keep
+_OF_INPUT = ("n_features_in_", "feature_names_in_")
+# attributes for which the assigner is distilled
 _OF_START = ("assigner_", "n_steps_")
 
 
@@ -79,81 +60,80 @@ class PRCut(
 ):
     """Cluster rows by the probabilistic ratio cut of their neighbour graph.
 
-    A heuristic search looks for the lowest ratio cut of the graph with balanced sizes. A small
-    neural assigner, which labels new rows, is distilled from it when first needed, from a copy of
-    some 100,000 rows; or the assigner is trained on the expected ratio cut, as in the paper.
+    A heuristic search minimises the ratio cut of the graph with balanced sizes. A small neural
+    assigner, which labels new rows, is distilled from the partition when first needed, from a copy
+    of some 100,000 rows. Or the assigner is trained on the expected ratio cut, as in the paper.
 
     Parameters
     ----------
     n_clusters : int, "auto" or (int, int)
-        How many; ``"auto"`` finds where independent searches agree most, a pair within limits.
+        ``"auto"`` chooses the number on which independent searches agree most; a pair limits it.
     preset : {"default", "paper-pixels", "paper-representations"}
-        Where parameters left at None come from: ours, or the paper's and nothing beside them.
+        Source of the parameters left at None: our defaults, or the paper's settings.
     n_neighbors : int, optional
-        By default 15, or 50 or 100 where independent starts disagree with fewer.
+        By default 15, or 50 or 100 where independent restarts disagree with fewer.
     affinity : {"nearest_neighbors", "precomputed"}
         ``"precomputed"``: X is a symmetric matrix of similarities, dense or sparse.
     metric : {"euclidean", "cosine", "inner_product"}
-        By which rows are neighbours; see the guide for columns of unlike units.
+        Distance between rows; see the guide for columns of unlike units.
     similarity : {"mean", "binary", "self_tuning", "cosine"} or callable, optional
         Weight of an edge, ``"mean"`` by default: see :func:`prcut.build_graph`.
     solver : {"search", "train"}, optional
         Search the graph for the clusters (the default), or train the assigner on pairs.
     hidden : sequence of int, optional; widths of hidden layers, by default (256,)
-    bottleneck : int, optional; width of one more, whose activations :meth:`transform` returns
+    bottleneck : int, optional; width of one more layer, whose output :meth:`transform` returns
     balance_weight : float, optional
-        Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
-        cut; 0 leaves the sizes free. By default 0.3 or 0.01, whichever the graph supports.
+        Penalty for an empty cluster, in units of what a cluster of random rows adds to the cut; 0
+        leaves the sizes free. By default 0.3 or 0.01, whichever the graph supports.
     min_size, max_size : float, optional
-        Rows of every cluster: numbers of them, or fractions of all below 1; ``max_size="equal"``
-        makes sizes equal. ``labels_`` hold them exactly, :meth:`predict` about.
+        Limits of the cluster sizes: numbers of rows, or fractions below 1; ``max_size="equal"``
+        makes sizes equal. ``labels_`` obeys the limits exactly, :meth:`predict` approximately.
     walk_length : int, optional
         Steps along the edges between the rows of a pair, halved after every quarter of training.
-    max_steps, batch_size, learning_rate : of training; see :class:`prcut.training.TrainConfig`
+    max_steps, batch_size, learning_rate : see :class:`prcut.training.TrainConfig`
     effort : {"default", "fast", "best"}
-        ``"fast"`` tries 15 neighbours and makes no starts; ``"best"`` makes sixteen, and
-        trains one more of 20,000 rows or more.
+        ``"fast"`` uses 15 neighbours and no restarts; ``"best"`` makes sixteen restarts and, for
+        20,000 rows or more, one that is trained.
     n_init : int, optional
-        Starts, by default 4, or 1 of training's 16 heads; the lowest ``objective_`` is kept.
+        Restarts, by default 4, or 1 of training's 16 heads; the lowest ``objective_`` is kept.
     outliers : float, optional
-        Label rows that belong nowhere −1, at most this fraction of rows like those of ``fit``.
-        10,000 of these are kept to compare with. 0 only scores: :meth:`score_outliers`.
+        Label outliers −1, at most this fraction of rows like those of ``fit``, of which up to
+        10,000 are kept for comparison. 0 only scores rows: :meth:`score_outliers`.
     n_jobs : int, optional; threads of the search, by default torch's; labels stay the same
     refine : bool, optional; move single rows of a trained partition while ``objective_`` falls
-    store_probs : bool; keep ``probs_`` of the training rows: ``fit`` distils
+    store_probs : bool; store training probabilities; ``fit`` then distils immediately
     random_state : int, RandomState or None
-    device : str, such as ``"cpu"``; ``"auto"`` is CUDA or MPS where there is one
-    precision : {"float32", "bfloat16"}; of the assigner's products in training
-    verbose : bool; show the steps of the search, then a bar of training: ``fit`` distils
+    device : str, such as ``"cpu"``; ``"auto"`` is CUDA or MPS where available
+    precision : {"float32", "bfloat16"}; of matrix products in training
+    verbose : bool; show the progress of search and training; ``fit`` then distils immediately
 
     Attributes
     ----------
     labels_ : int64 array, shape (n_samples,)
-        The partition, with −1 for ``outliers``; ``clusters_`` has their clusters. :meth:`predict`
-        gives rows of the same values these labels, and others what the assigner learned of them.
+        The partition, with −1 for outliers; ``clusters_`` holds the clusters of outliers too.
+        :meth:`predict` gives rows of the same values these labels.
     probabilities_ : float32 array, shape (n_samples,)
-        How sure a row's cluster is: .6, and .4 times the share of independent starts that put it,
-        and its neighbours, there. 0 for outliers.
+        Confidence in the label of every row: 0.6, plus 0.4 times the fraction of independent
+        restarts that agree on the row and its neighbours. 0 for outliers.
     objective_, ratio_cut_ : float
-        Of ``labels_`` on the graph: :func:`prcut.numerics.hard_objective`, :func:`prcut.ratio_cut`.
+        Of the partition: :func:`prcut.numerics.hard_objective`, :func:`prcut.ratio_cut`.
     merge_tree_ : MergeTree
-        How the clusters merge further; None where one is empty, or there are over 4,096.
+        How the clusters merge further; None where one is empty, or above 4,096 clusters.
     probs_ : float32 array, shape (n_samples, n_clusters), with ``store_probs``
     history_ : dict of arrays
-        Per ten steps of training: the fields of :class:`prcut.training.Record`. ``history_.steps``
-        says what the search did, in how many seconds, and the objective it reached.
-    n_clusters_, balance_weight_, n_neighbors_ : int, float, int; what was given or chosen
+        One entry per ten training steps: the fields of :class:`prcut.training.Record`.
+        ``history_.steps`` lists the steps of the search with their seconds and objectives.
+    n_clusters_, balance_weight_, n_neighbors_ : int, float, int; given or chosen
     cluster_count_ : ClusterCount, where the number was not given
-        The numbers that were tried, and how well searches agreed on each.
-    cluster_stability_ : float64 array, shape (n_clusters,); how well starts find each again
-    cluster_ids_ : int64 array, shape (n_clusters,); what the clusters keep being called
-    changes_ : tuple of Change; births, merges and deaths in the last :meth:`update`
+        The numbers that were tried, and the agreement of searches on each.
+    cluster_stability_ : float64 array, shape (n_clusters,); how well restarts reproduce each
+    cluster_ids_ : int64 array, shape (n_clusters,); ids of the clusters, stable under updates
+    changes_ : tuple of Change; clusters added, merged and removed by the last :meth:`update`
     layer_sizes_, cluster_layers_, cluster_tree_ : list of int, list of int64 arrays, dict
         Numbers of clusters of the layers, the finest first (one where the number was given), labels
-        in every layer, and which clusters are in which.
+        in every layer, and the clusters inside each coarser cluster.
     violated_links_ : int64 array, shape (n_violated, 2); pairs of ``cannot_link`` in one cluster
-    assigner_, n_steps_ : Assigner, int
-        What was distilled or trained, and in how many steps.
+    assigner_, n_steps_ : Assigner, int; the assigner and its number of training steps
 
     Examples
     --------
@@ -241,11 +221,11 @@ class PRCut(
             float16 to float64, also memory-mapped; other numbers become float32. With
             ``affinity="precomputed"`` the similarities, shape (n_samples, n_samples).
         y : int array, shape (n_samples,), optional
-            Classes that are known, from 0, and −1: the clusters of these rows have their numbers.
+            Known classes from 0, and −1 elsewhere: the clusters of known rows have their numbers.
         sample_weight : array, shape (n_samples,), optional
-            How often a row counts: sizes are sums of weights, and so are cuts.
+            Number of times that a row counts, in the sizes and the cuts of clusters.
         must_link, cannot_link : int arrays, shape (n_pairs, 2), optional
-            Rows that are in one cluster, and rows that should not be: ``violated_links_`` are.
+            Pairs of rows that belong to one cluster, or to two; see ``violated_links_``.
         graph : SimilarityGraph or SciPy sparse matrix, shape (n_samples, n_samples), optional
             Used in place of the neighbours of X.
         """
@@ -267,23 +247,28 @@ class PRCut(
             self.cluster_count_, found = choose_n_clusters(rows, graph, config, wanted)
             config = self._config(*self.cluster_count_.layers())
         self.n_clusters_ = config.n_clusters
-        with FitDisplay(config, enabled=bool(self.verbose)) as display:
-            options: dict[str, Any] = {"on_record": display.on_record, "on_step": display.on_step}
-            options["lazy"] = not (self.store_probs or self.verbose)
-            options |= {"device": device, "neighbors": found, "known": known}
-            fit = fit_rows(rows, config, graph, **options)
-        self._names = ClusterIds.first(config.n_clusters)
-        self._take_fit(rows, fit, config, seen, (known or Known()).weights)
-        self.violated_links_ = (known or Known()).violated(self.clusters_)
-        self._steps, self.cluster_stability_ = fit.steps, fit.stability
+        with FitDisplay(config) if self.verbose else nullcontext() as display:
+            fit = fit_rows(
+                rows,
+                config,
+                graph,
+                device=device,
+                neighbors=found,
+                known=known,
+                lazy=not (self.store_probs or self.verbose),
+                on_record=None if display is None else display.on_record,
+                on_step=None if display is None else display.on_step,
+            )
+        self._take_fit(rows, fit, config, seen, known.weights)
+        self.violated_links_ = known.violated(self.clusters_)
         self.balance_weight_ = fit.balance_weight
         if is_counted and fit.score.merge_tree is not None:
             self.layer_sizes_ = self.cluster_count_.layers()
         if fit.n_neighbors is not None:
             self.n_neighbors_ = fit.n_neighbors
         if self.store_probs:
-            probs = assign_probs(fit.assigner, rows)
-            self.probs_ = keep_labels(probs, self.clusters_, self.probabilities_)
+            probs = predict.assign_probs(fit.assigner, rows)
+            self.probs_ = predict.keep_labels(probs, self.clusters_, self.probabilities_)
         release_memory()
         return self
 
@@ -295,32 +280,32 @@ class PRCut(
         old_ids: Any = None,
         stickiness: float = 0.1,
     ) -> PRCut:
-        """Continue the fit with new rows; clusters keep their ids, and may be born, merge or die.
+        """Continue the fit with new rows; clusters keep their ids, and may split, merge or vanish.
 
         Parameters
         ----------
         X_new : array or SciPy sparse matrix, shape (n_new, n_features)
         X_old_sample : array or SciPy sparse matrix, shape (n_old, n_features), optional
-            Earlier rows, such as those of the last weeks: a cluster of which neither these nor the
-            new rows have any dies. By default up to 10,000 rows that the fit has kept.
+            Earlier rows, by default up to 10,000 rows that the fit has kept. A cluster with no rows
+            in either sample is removed.
         old_ids : int array, shape (n_old,), optional
-            The ids that ``X_old_sample`` had, by default what :meth:`predict` says of them.
-            Rows of −1, or of a cluster that is no more, count as new.
+            Ids of the earlier rows, by default those of their predicted clusters. A row whose id is
+            −1, or no longer exists, is treated as new.
         stickiness : float
-            What an earlier row pays to leave its cluster, as a fraction of what the objective
-            falls at most when a row moves.
+            Penalty for moving an earlier row to another cluster, as a fraction of the largest fall
+            of the objective by the move of one row.
 
         Returns
         -------
         self
             ``labels_`` are those of the earlier rows, then of the new ones: the last ``n_new``.
-            ``changes_`` says which clusters were born, merged or died, by their ids.
+            ``changes_`` lists the clusters that were added, merged or removed, by their ids.
         """
         check_is_fitted(self)
         if self._is_precomputed or self._is_weighted:
             raise InvalidInputError(
                 "update needs features, not affinity='precomputed', and counts every row once: "
-                "after a fit with sample_weight, fit all rows anew."
+                "after a fit with sample_weight, fit all rows again."
             )
         new_rows = self._check(X_new, reset=False)
         assigner, config = self.assigner_, self._config()
@@ -337,7 +322,7 @@ class PRCut(
         found = update_rows(
             *(old_rows, labels, new_rows, assigner, config, self._names),
             n_neighbors=getattr(self, "n_neighbors_", None),
-            balance_weight=getattr(self, "balance_weight_", config.training_balance),
+            balance_weight=self._balance_weight,
             stickiness=stickiness,
             device=choose_device(self.device),
             lazy=True,
@@ -345,16 +330,15 @@ class PRCut(
         rows = stack_rows(old_rows, new_rows)
         self._clear("balance_weight_", "n_neighbors_")
         self.n_clusters_ = len(found.names.ids)
-        self._names = found.names
         self._take_fit(rows, found.fit, config, RowIndex.of(row_keys(rows)))
-        self.changes_ = found.changes
+        self._given_names, self.changes_ = found.names, found.changes
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> PRCut:  # noqa: ARG002, N803
         """Train further with the rows of X, one part of a stream.
 
         Neighbours are looked for among these rows: a fair sample, a few hundred at least. Clusters
-        keep their numbers from call to call; ``labels_`` are those of the last. Training
+        keep their numbers from call to call; ``labels_`` are those of the last call. Training
         continues where :meth:`fit`, :meth:`load` or the last call stopped.
         """
         if self._is_precomputed or self.outliers is not None:
@@ -366,12 +350,12 @@ class PRCut(
         before = self._start() if hasattr(self, "_start") else None
         rows = self._check(X, reset=before is None)
         scales = choose_scales(rows, config) if before is None else before.assigner.column_scales
-        graph, device = self._graph(X, rows, config, scales), choose_device(self.device)
-        start = train_further(rows, graph, config, before, device, scales)
-        self._clear("_names", "n_neighbors_")
-        self._names = getattr(self, "_names", ClusterIds.first(config.n_clusters))
+        used = getattr(self, "n_neighbors_", None)
+        graph = build_neighbor_graph(divide_columns(rows, scales), used, config)
+        start = train_further(rows, graph, config, before, choose_device(self.device), scales)
+        self._clear("_given_names", "n_neighbors_")
         self._start = Lazy.of(start)
-        ranked = rank_clusters(start.assigner, rows)
+        ranked = predict.rank_clusters(start.assigner, rows)
         self.labels_, self.clusters_ = ranked.labels, ranked.labels.copy()
         self.probabilities_, self.n_clusters_ = ranked.confidence, config.n_clusters
         self.layer_sizes_ = [config.n_clusters]
@@ -381,76 +365,72 @@ class PRCut(
     def predict(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
         """Return the cluster of every row of X, int64, shape (n_samples,), in one of the layers.
 
-        Rows of ``fit`` have the labels that it gave them; the assigner labels all others.
-        With ``affinity="precomputed"``, X are the similarities of new rows to those of ``fit``,
-        shape (n_samples, n_samples_of_fit).
+        Rows of ``fit`` keep their labels; the assigner labels all others. With
+        ``affinity="precomputed"``, X are the similarities of new rows to those of ``fit``, shape
+        (n_samples, n_samples_of_fit).
         """
-        checked, seen = self._find(X)
+        rows, seen = self._read(X)
         names, is_new = self._layers.names(level), seen < 0
         labels = np.empty(len(seen), np.int64)
         if not is_new.all():
             known = self.labels_[seen[~is_new]]
             labels[~is_new] = np.where(known < 0, -1, names[known])
-        if is_new.any():  # else nothing need be distilled
-            assigner, rows = self._prepare(checked[np.flatnonzero(is_new)])
-            near = subtract_origin(rows, assigner.far_origin)
-            clusters = names[assign_labels(assigner, rows)]
-            labels[is_new] = self._reject_outliers(near, clusters, assigner.column_scales)
+        if is_new.any():  # else nothing needs to be distilled
+            assigner, rows = self.assigner_, rows[np.flatnonzero(is_new)]
+            clusters = names[predict.assign_labels(assigner, rows)]
+            rows = subtract_origin(rows, assigner.far_origin)
+            labels[is_new] = self._reject_outliers(rows, clusters, assigner.column_scales)
         return labels
 
     def predict_proba(self, X: Any, level: int = 0) -> np.ndarray:  # noqa: N803
         """Return the cluster probabilities, float32, shape (n_samples, n_clusters), in a layer.
 
-        What independent starts and neighbours said of rows like these, as in ``probabilities_``.
+        They are learned from independent restarts and neighbours, as ``probabilities_`` are.
         """
-        checked, seen = self._find(X)
-        probs = assign_probs(*self._prepare(checked))
-        if (rows := np.flatnonzero(seen >= 0)).size:  # a loaded model may have no labels
-            seen = seen[rows]
-            probs[rows] = keep_labels(probs[rows], self.clusters_[seen], self.probabilities_[seen])
+        rows, seen = self._read(X)
+        probs = predict.assign_probs(self.assigner_, rows)
+        if (old := np.flatnonzero(seen >= 0)).size:  # a loaded model may have no labels
+            known = self.clusters_[seen[old]], self.probabilities_[seen[old]]
+            probs[old] = predict.keep_labels(probs[old], *known)
         return self._layers.sum_probs(probs, level)
 
     def transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Return the bottleneck's activations, or the logits of the clusters without one."""
-        return represent_rows(*self._ready(X))
+        rows, _ = self._read(X)
+        return predict.represent_rows(self.assigner_, rows)
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803
-        """Return how much better than by chance X is cut, without labels: 1 is perfect, 0 chance.
+        """Return how much better than chance X is cut, without labels: 1 is perfect, 0 is chance.
 
         ``1 - J / (n_clusters - 1)``, where J is the objective of the predicted labels on the
         neighbour graph of X and ``n_clusters - 1`` its value for labels drawn at random.
         """
-        config = self._config()
-        assigner, rows = self._ready(X)
-        n_clusters = assigner.n_clusters
-        if n_clusters == 1:
+        rows, seen = self._read(X)
+        if self.n_clusters_ == 1:
             return 0.0
-        graph = self._graph(X, rows, config, assigner.column_scales)
-        balance_weight = getattr(self, "balance_weight_", config.training_balance)
-        labels = assign_labels(assigner, rows)
-        seen = self._find(X)[1]
+        graph = self._graph(X, rows)
+        labels = predict.assign_labels(self.assigner_, rows)
         if (seen >= 0).any():
             labels[seen >= 0] = self.clusters_[seen[seen >= 0]]
-        score = score_labels(graph, labels, n_clusters, balance_weight)
-        return 1 - score.objective / (n_clusters - 1)
+        score = score_labels(graph, labels, self.n_clusters_, self._balance_weight)
+        return 1 - score.objective / (self.n_clusters_ - 1)
 
     def score_outliers(self, X: Any) -> OutlierScores:  # noqa: N803
-        """Score how far the rows of X stray from clusters, or lie between them.
+        """Score how far the rows of X lie from clusters, or between them.
 
-        Needs a fit with ``outliers``, which may be 0; it is what p-values are compared with.
+        This needs a fit with ``outliers``, which may be 0; p-values are compared with it.
         """
-        check_is_fitted(self)
+        rows, _ = self._read(X)
         if self._exemplars is None:
             raise InvalidInputError("score_outliers needs a fit with outliers=0 or more.")
-        assigner, rows = self._ready(X)
-        near = subtract_origin(rows, assigner.far_origin)
-        return self._exemplars.score(comparable(near, assigner.column_scales, self.metric))
+        near = subtract_origin(rows, self.assigner_.far_origin)
+        return self._exemplars.score(comparable(near, self.assigner_.column_scales, self.metric))
 
     def explain(self, rows: Any) -> Reasons:
-        r"""Say why rows of the fit, given by their numbers, are in their clusters.
+        r"""Return why rows of the fit, given by their numbers, are in their clusters.
 
         ``print("\n".join(model.explain([0, 1]).explain()))`` says it in words, with the clusters'
-        ids. Of rows labelled −1 it is the cluster that they would be in.
+        ids. An outlier is explained by the cluster that it would be in.
         """
         check_is_fitted(self)
         if self._reasons is None:
@@ -462,22 +442,19 @@ class PRCut(
         return reasons.named(self.cluster_ids_)
 
     def inspect(self, X: Any, **options: Any) -> Inspection:  # noqa: N803
-        """Measure what :meth:`predict` makes of X: labels, confidence, sizes, cut, map.
+        """Measure the predictions for X: labels, confidence, sizes, cut, map.
 
         Options are ``only`` ("map" needs no graph, "cut" makes no map), ``seed`` of the map, and
         ``on_progress``. :func:`prcut.ui.inspect_run` returns the same for a run folder.
         """
         from prcut.ui.report.inspection import inspect_fitted
 
-        assigner, rows = self._ready(X)
-        config = self._config()
-        graph = None
-        if options.get("only") != "map":
-            graph = self._graph(X, rows, config, assigner.column_scales)
-        return inspect_fitted(self, config, assigner, rows, graph, **options)
+        rows, _ = self._read(X)
+        graph = None if options.get("only") == "map" else self._graph(X, rows)
+        return inspect_fitted(self, self._config(), self.assigner_, rows, graph, **options)
 
     def report(self, path: str | Path, X: Any, **options: Any) -> None:  # noqa: N803
-        """Write what :meth:`predict` makes of X, the rows of ``fit`` or others, as one HTML file.
+        """Write the predictions for X, the rows of ``fit`` or others, as one HTML file.
 
         Options are ``texts``, ``images`` and ``labels`` of the rows: see
         :func:`prcut.ui.write_report`.
@@ -496,24 +473,24 @@ class PRCut(
         saved_fit.save_estimator(path, self)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Load what :meth:`save` saved, or a finished run of ``prcut fit``.
+    def load(cls, path: str | Path) -> PRCut:
+        """Load a model that :meth:`save` saved, or a finished run of ``prcut fit``.
 
-        Of a run, ``labels_`` are those of the partition it found, if it holds them; rows that
-        belong nowhere are −1 where labels were written. Its model alone is in the folder ``model``.
+        For a run, ``labels_`` are those of its partition, if stored, with −1 for outliers where
+        labels were written. The folder ``model`` of a run holds its model alone.
         """
         return open_run(path, cls) if is_run(path) else saved_fit.load_estimator(path, cls)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload what prediction needs to the Hugging Face Hub; return the commit's URL.
+        """Upload the files for prediction to the Hugging Face Hub; return the commit's URL.
 
-        Labels and history stay here. Options are ``private``, ``token`` and ``message``.
+        Labels and history are not uploaded. Options are ``private``, ``token`` and ``message``.
         """
         self._check_has_features()
         return saved_fit.push_estimator(self, repo_id, **options)
 
     @classmethod
-    def from_pretrained(cls, repo_id: str, **options: Any) -> Self:
+    def from_pretrained(cls, repo_id: str, **options: Any) -> PRCut:
         """Load a model from the Hugging Face Hub, or from a folder."""
         loaded = hub.load_from_hub(repo_id, **options)
         return saved_fit.make_estimator(saved_fit.parse_fit(loaded), cls)
@@ -523,25 +500,27 @@ class PRCut(
         self._check_has_features()
         onnx_export.export_onnx(path, self.assigner_)
 
+    # -- fitted attributes that are computed -----------------------------------------------------
+
     @property
     def history_(self) -> History:
-        """What the search did, and the training records of the start that was kept, if any yet."""
+        """Steps of the search, and records of training if the assigner has been made."""
         records = self._start().state.history if self._start.is_made else {}
         return History(records, steps=self._steps)
 
     @property
     def assigner_(self) -> Assigner:
-        """What was distilled or trained."""
+        """The assigner that was distilled or trained."""
         return self._start().assigner
 
     @property
     def n_steps_(self) -> int:
-        """Training steps of the start that was kept."""
+        """Number of training steps of the assigner."""
         return self._start().state.step
 
     @property
     def cluster_ids_(self) -> np.ndarray:
-        """The id of every cluster; ``cluster_ids_[labels_]`` stay the same from week to week."""
+        """Id of every cluster; ``cluster_ids_[labels_]`` are comparable from week to week."""
         return self._names.ids
 
     @property
@@ -565,9 +544,10 @@ class PRCut(
     cluster_stability_: np.ndarray | None
     changes_: tuple[Change, ...]
     _start: Lazy[Start]
-    _names: ClusterIds
     _steps: tuple[Step, ...] = ()
-    # rows to compare others with, where outliers are looked for
+    # None where clusters have the ids of a first fit
+    _given_names: ClusterIds | None = None
+    # rows to compare others with, where outliers are rejected
     _exemplars: Exemplars | None = None
     # up to 10,000 rows, with their clusters, for the next update
     _kept: tuple[Any, np.ndarray] | None = None
@@ -575,6 +555,8 @@ class PRCut(
     _seen: RowIndex | None = None
     _reasons: Lazy[Reasons] | None = None
     _is_weighted: int = 0
+    # rows for a matrix of similarities
+    _graph_features: np.ndarray
 
     def _take_fit(
         self,
@@ -584,13 +566,12 @@ class PRCut(
         seen: RowIndex,
         weights: np.ndarray | None = None,
     ) -> None:
-        """Take over what a fit of these rows found."""
-        self._start, self._seen = fit.start, seen
-        self.cluster_stability_, self.changes_ = None, ()
-        self.clusters_ = fit.labels.copy()
+        """Set the attributes that a fit of these rows gives."""
+        self._start, self._steps, self._seen = fit.start, fit.steps, seen
+        self.cluster_stability_, self.changes_ = fit.stability, ()
+        self.labels_, self.clusters_ = fit.labels, fit.labels.copy()
         self.objective_, self.ratio_cut_ = fit.score.objective, fit.score.ratio_cut
         self.merge_tree_, self.layer_sizes_ = fit.score.merge_tree, [self.n_clusters_]
-        self.labels_ = fit.labels
         if self.outliers is not None:
             near = subtract_origin(rows, fit.origin)
             self._exemplars = Exemplars.draw(near, fit.labels, fit.scales, config)
@@ -603,16 +584,23 @@ class PRCut(
         self._is_weighted = int(weights is not None)
 
     def _reject_outliers(self, rows: Any, labels: np.ndarray, scales: Any) -> np.ndarray:
-        """Label −1 what belongs nowhere."""
+        """Label outliers −1."""
         if not self.outliers or self._exemplars is None:
             return labels
         rule = OutlierRule(self._exemplars, self.outliers, scales, self.metric)
         return np.where(rule.rejects(rows), -1, labels)
 
     def _clear(self, *kept: str) -> None:
-        """Forget all of an earlier fit but what is named."""
-        for name in set(_FITTED).difference(kept):
-            self.__dict__.pop(name, None)
+        """Remove all attributes of an earlier fit but those named."""
+        fitted = [
+            name for name in vars(self) if name.endswith("_") or name in PRCut.__annotations__
+        ]
+        for name in {*fitted}.difference(kept, _OF_INPUT):
+            delattr(self, name)
+
+    @property
+    def _names(self) -> ClusterIds:
+        return self._given_names or ClusterIds.first(self.n_clusters_)
 
     @property
     def _layers(self) -> Layers:
@@ -622,23 +610,19 @@ class PRCut(
 
     @property
     def _is_precomputed(self) -> bool:
-        if self.affinity not in ("nearest_neighbors", "precomputed"):
-            raise InvalidInputError(
-                f"affinity={self.affinity!r} must be 'nearest_neighbors' or 'precomputed'."
-            )
+        check_choice("affinity", self.affinity, ("nearest_neighbors", "precomputed"))
         return self.affinity == "precomputed"
 
-    def _config(self, n_clusters: int | None = None, *layer_sizes: int) -> FitConfig:
+    def _config(self, n_clusters: Any = None, *layer_sizes: int) -> FitConfig:
         """Return the parameters that decide a fit; the others are the estimator's own."""
         given = self.get_params(deep=False)
         for name in ("affinity", "store_probs", "device", "verbose"):
             del given[name]
         if n_clusters is None:
-            given["n_clusters"] = getattr(self, "n_clusters_", given["n_clusters"])
-        else:
-            given["n_clusters"] = n_clusters
+            n_clusters = getattr(self, "n_clusters_", self.n_clusters)
         seed = int(check_random_state(given.pop("random_state")).randint(2**31 - 1))
         given["hidden"] = None if self.hidden is None else tuple(self.hidden)
+        given["n_clusters"] = n_clusters
         return FitConfig.of(seed=seed, layer_sizes=layer_sizes, **given)
 
     def _check(self, X: Any, *, reset: bool) -> Any:  # noqa: N803
@@ -652,32 +636,29 @@ class PRCut(
             ensure_min_samples=2 if reset else 1,
         )
 
-    def _graph(self, X: Any, rows: Any, config: FitConfig, scales: Any) -> SimilarityGraph:  # noqa: N803
+    def _graph(self, X: Any, rows: Any) -> SimilarityGraph:  # noqa: N803
         """Build the graph of some rows, with the neighbours and units that ``fit`` used."""
         if self._is_precomputed:
             return SimilarityGraph.from_scipy(X)
-        used = config.n_neighbors or getattr(self, "n_neighbors_", None)
-        return build_neighbor_graph(divide_columns(rows, scales), used, config)
+        rows = divide_columns(rows, self.assigner_.column_scales)
+        return build_neighbor_graph(rows, getattr(self, "n_neighbors_", None), self._config())
 
-    def _find(self, X: Any) -> tuple[Any, np.ndarray]:  # noqa: N803
-        """Return X, checked, and which rows of the fit have the same values; −1 where none has."""
+    @property
+    def _balance_weight(self) -> float:
+        return float(getattr(self, "balance_weight_", self._config().training_balance))
+
+    def _read(self, X: Any) -> tuple[Any, np.ndarray]:  # noqa: N803
+        """Check X; return the rows that the assigner reads, and the equal rows of the fit, or −1.
+
+        A row of similarities is the mean of its neighbours, as in :func:`graph_features`.
+        """
         check_is_fitted(self)
-        checked = self._check(X, reset=False)
-        seen = np.full(checked.shape[0], -1) if self._seen is None else self._seen.find(checked)
-        return checked, seen
-
-    def _ready(self, X: Any) -> tuple[Assigner, Any]:  # noqa: N803
-        """Return the assigner and the rows it is to see."""
-        check_is_fitted(self)
-        return self._prepare(self._check(X, reset=False))
-
-    def _prepare(self, rows: Any) -> tuple[Assigner, Any]:
-        """Return the assigner and checked rows in the form that it is to see."""
+        rows = self._check(X, reset=False)
+        seen = np.full(rows.shape[0], -1) if self._seen is None else self._seen.find(rows)
         if self._is_precomputed:
-            # a new row is the mean of its neighbours, as in graph_features
             degree = np.asarray(rows.sum(1)).reshape(-1, 1)
             rows = (rows @ self._graph_features) / np.maximum(degree, np.finfo(np.float32).tiny)
-        return self.assigner_, rows
+        return rows, seen
 
     def _check_has_features(self) -> None:
         check_is_fitted(self)
@@ -690,12 +671,12 @@ class PRCut(
     # -- what scikit-learn asks -----------------------------------------------------------------
 
     def __dir__(self) -> list[str]:
-        # as scikit-learn's, which reads all that it lists; neither it nor a diagram should distil
+        # scikit-learn reads all attributes listed here, which must not distil the assigner
         hidden = () if "_start" in vars(self) and self._start.is_made else _OF_START
         return [name for name in object.__dir__(self) if name not in hidden and hasattr(self, name)]
 
     def _html_repr(self) -> str:
-        """Show scikit-learn's diagram in a notebook, and below it the results."""
+        """Return scikit-learn's diagram with the results below it."""
         diagram = str(super()._html_repr())
         return diagram + results_html(self) if hasattr(self, "labels_") else diagram
 

@@ -13,9 +13,9 @@ from sklearn.metrics import adjusted_rand_score
 import reference
 from prcut import PRCut, SimilarityGraph, build_graph
 from prcut.errors import DataWarning, InvalidInputError
+from prcut.fit.clusters import score_labels
 from prcut.fit.config import FitConfig
 from prcut.fit.known import Known, refuse_known, spread_classes
-from prcut.fit.score import score_labels
 from prcut.search.fragments import as_coarse
 
 
@@ -41,11 +41,11 @@ def pick_seeds(classes: np.ndarray, n_each: int, seed: int = 0) -> np.ndarray:
     return y
 
 
-def test_nothing_known_is_none() -> None:
-    assert Known.of(3) is None
-    assert Known.of(3, [-1, -1, -1]) is None
-    assert Known.of(3, [0, 1, 1]) is None  # as scikit-learn's clusterers, whose y is ignored
-    assert Known.of(3, must_link=[]) is None
+def test_nothing_known_is_empty() -> None:
+    assert Known.of(3).is_empty
+    assert Known.of(3, [-1, -1, -1]).is_empty
+    assert Known.of(3, [0, 1, 1]).is_empty  # as scikit-learn's clusterers, whose y is ignored
+    assert Known.of(3, must_link=[]).is_empty
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from sklearn.metrics import (
     normalized_mutual_info_score,
 )
 
-from prcut.errors import InvalidInputError
 from prcut.numerics.matching import (
     adjusted_rand,
     count_shared,
@@ -36,19 +35,6 @@ def test_information_by_chance_does_not_count() -> None:
     assert shared_beyond_chance(labels, clusters, rng) == pytest.approx(exact, abs=0.01)
     assert shared_beyond_chance(labels, rng.permutation(labels), rng) == pytest.approx(0, abs=0.01)
     assert shared_beyond_chance(np.zeros(9, int), np.zeros(9, int), rng) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("clusters", "message"),
-    [
-        (np.zeros(3, int), "clusters have 3 rows and labels 4, expected as many"),
-        (np.zeros(4), "dtype float64, expected a vector of whole numbers"),
-        (np.zeros((4, 1), int), r"shape \(4, 1\)"),
-    ],
-)
-def test_what_is_no_clustering_is_refused(clusters: np.ndarray, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        max_nmi(np.zeros(4, int), clusters)
 
 
 def test_counts_are_matched_for_the_largest_sum() -> None:

@@ -13,8 +13,8 @@ from sklearn.metrics import adjusted_rand_score
 from prcut import PRCut
 from prcut.errors import DataWarning, InvalidInputError
 from prcut.fit import choose
+from prcut.fit.clusters import score_labels
 from prcut.fit.config import FitConfig
-from prcut.fit.score import score_labels
 from prcut.graph.build import build_graph
 from prcut.runs.folder import RunResult
 from prcut.runs.row_labels import RowLabels

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Generator
 
+from prcut.fit.clusters import Score, score_labels
 from prcut.fit.config import FitConfig
 from prcut.fit.known import price_clusters
-from prcut.fit.score import Score, score_labels
 from prcut.graph.rows import divide_columns, gather_rows, measure_features
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runtime.folder import Folder

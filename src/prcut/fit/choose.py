@@ -163,15 +163,15 @@ def _find_neighbors(rows: Any, n_neighbors: int, config: FitConfig) -> Neighbors
     return find_neighbors(rows, n_neighbors, metric=config.metric, recall=recall, seed=config.seed)
 
 
-def build_neighbor_graph(rows: Any, n_neighbors: int | None, config: FitConfig) -> SimilarityGraph:
-    """Build the graph of a number of neighbours, and the rest as configured.
+def build_neighbor_graph(rows: Any, earlier: int | None, config: FitConfig) -> SimilarityGraph:
+    """Build the graph of the configured neighbours, or else of those an earlier fit had.
 
-    Neighbours that were chosen for other rows are no more than these have; None chooses here.
+    Where there was no earlier fit, their number depends on the rows.
     """
-    if config.n_neighbors is None:
-        chosen = n_neighbors or choose_n_neighbors(rows.shape[0], config.n_clusters)
-        n_neighbors = max(1, min(chosen, rows.shape[0] - 1))
-    assert n_neighbors is not None  # noqa: S101
+    n_neighbors = config.n_neighbors
+    if n_neighbors is None:
+        n_neighbors = earlier or choose_n_neighbors(rows.shape[0], config.n_clusters)
+        n_neighbors = max(1, min(n_neighbors, rows.shape[0] - 1))
     _LOG.info("finding %d neighbours of %s rows", n_neighbors, f"{rows.shape[0]:,}")
     return build_graph(
         rows,

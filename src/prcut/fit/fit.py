@@ -15,9 +15,9 @@ import numpy as np
 from prcut.errors import InvalidInputError
 from prcut.fit.assign import Device, Lazy, OnRecord, Start, distil_votes, train_starts
 from prcut.fit.choose import ChosenGraph, choose_graph, resample
+from prcut.fit.clusters import Score, score_labels
 from prcut.fit.config import FitConfig
 from prcut.fit.known import Known, fraction_limits, search_known, warn_of_sizes
-from prcut.fit.score import Score, score_labels
 from prcut.graph.neighbors import Neighbors
 from prcut.graph.rows import as_features, divide_columns, far_origin, subtract_origin
 from prcut.graph.similarity_graph import SimilarityGraph

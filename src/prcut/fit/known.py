@@ -1,4 +1,4 @@
-"""What is known of the rows before they are clustered: classes, links, weights."""
+"""Constraints on the clusters: known classes, links between rows, weights of rows, sizes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,20 @@ from prcut.search.problem import Partition, Problem
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_probs
 
-# steps of the classes along the edges, the fraction that a row passes on, and the numbers of a
-# matrix of rows and classes beyond which nothing is passed on
-_STEPS, _PASSED_ON, _MAX_NUMBERS = 30, 0.9, 2**28
-# price of leaving the class that reaches a row most, in units of what a row of random links adds to
-# the cut; price of a pair in one cluster that is to be kept apart
-_CLASS_PRICE, _APART_PRICE = 0.4, 8.0
+# steps of the classes along the edges, and the fraction that a row passes on
+_STEPS = 30
+_PASSED_ON = 0.9
+# numbers of a matrix of rows and classes above which classes are not passed on
+_MAX_NUMBERS = 2**28
+# penalty for leaving the class that reaches a row most, and for a pair in one cluster that should
+# be kept apart, in units of what a row of random links adds to the cut
+_CLASS_PRICE = 0.4
+_APART_PRICE = 8.0
 # the product of two weights and an edge must be a number above zero
 _MAX_WEIGHT = 1e100
+# rounds in which prices of clusters are found, and the first step
+_PRICE_ROUNDS = 200
+_FIRST_STEP = 1.0
 # values of a column that are Python objects at a time
 _ROWS_AT_ONCE = 2**20
 KNOWN_SETTINGS = "min_size", "max_size", "weight_column", "label_column"
@@ -43,18 +49,18 @@ _Graph = TypeVar("_Graph", SimilarityGraph, CoarseGraph)
 
 
 class Known(NamedTuple):
-    """What is known of the rows; None where nothing is.
+    """Constraints on the clusters of the rows; None where there are none of a kind.
 
     Attributes
     ----------
     classes : int64 array, shape (n_samples,)
-        The cluster that a row is in, −1 where it is not known.
+        Known cluster of every row, −1 for unknown.
     groups : int64 array, shape (n_samples,)
-        Rows of equal number, from 0, are in one cluster.
+        Rows of equal number, from 0, belong to one cluster.
     apart : int64 array, shape (n_pairs, 2)
         Pairs of rows that should be in different clusters.
     weights : float64 array, shape (n_samples,)
-        How often a row counts.
+        Number of times that a row counts.
     """
 
     classes: np.ndarray | None = None
@@ -70,31 +76,25 @@ class Known(NamedTuple):
         sample_weight: Any = None,
         must_link: Any = None,
         cannot_link: Any = None,
-    ) -> Known | None:
-        """Check what a caller knows; return None where that is nothing.
+    ) -> Known:
+        """Check the constraints that a caller gives.
 
         >>> Known.of(4, [0, -1, -1, 0], must_link=[[1, 2]]).groups.tolist()
         [0, 1, 1, 0]
         """
         classes = None if y is None else _check_classes(y, n_samples)
-        weights = None if sample_weight is None else check_weights(sample_weight, n_samples)
-        together, apart = (
-            None if pairs is None or not len(pairs) else _check_pairs(name, pairs, n_samples)
-            for name, pairs in (("must_link", must_link), ("cannot_link", cannot_link))
-        )
-        if all(one is None for one in (classes, weights, together, apart)):
-            return None
+        weights = None if sample_weight is None else _check_weights(sample_weight, n_samples)
+        together = _check_pairs("must_link", must_link, n_samples)
+        apart = _check_pairs("cannot_link", cannot_link, n_samples)
         groups = None
         if classes is not None or together is not None:
             groups = _join_rows(classes, together, n_samples)
-        known = cls(classes, groups, apart, weights)
-        known._check_apart()
-        return known
+        if apart is not None:
+            _check_apart(apart, groups)
+        return cls(classes, groups, apart, weights)
 
     @classmethod
-    def of_source(
-        cls, source: Source, config: FitConfig, rows: np.ndarray | None = None
-    ) -> Known | None:
+    def of_source(cls, source: Source, config: FitConfig, rows: np.ndarray | None = None) -> Known:
         """Read the columns of classes and weights of a run's data, if it has any.
 
         ``rows`` are the numbers of the rows that take part, by default all.
@@ -106,8 +106,13 @@ class Known(NamedTuple):
         )
         return cls.of(len(rows), classes, weights)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no constraints."""
+        return all(one is None for one in self)
+
     def violated(self, labels: np.ndarray) -> np.ndarray:
-        """Return the pairs to be kept apart whose rows share a cluster, shape (n_violated, 2)."""
+        """Return the pairs to keep apart whose rows share a cluster, shape (n_violated, 2)."""
         pairs = np.empty((0, 2), np.int64) if self.apart is None else self.apart
         shared: np.ndarray = pairs[labels[pairs[:, 0]] == labels[pairs[:, 1]]]
         return shared
@@ -116,22 +121,20 @@ class Known(NamedTuple):
         """Return the graph with every edge times the weights of its two rows."""
         if self.weights is None:
             return graph
-        if isinstance(graph, CoarseGraph):
-            return CoarseGraph.of_rows(self._weigh_links(graph.links))
-        return SimilarityGraph.from_scipy(self._weigh_links(graph.to_scipy()))
-
-    def _weigh_links(self, links: csr_array) -> csr_array:
-        assert self.weights is not None  # noqa: S101
+        links = graph.links if isinstance(graph, CoarseGraph) else graph.to_scipy()
         rows = np.repeat(self.weights, np.diff(links.indptr))
         data = links.data * rows * self.weights[links.indices]
-        return compact_csr(data, links.indices, links.indptr)
+        weighed = compact_csr(data, links.indices, links.indptr)
+        if isinstance(graph, CoarseGraph):
+            return CoarseGraph.of_rows(weighed)
+        return SimilarityGraph.from_scipy(weighed)
 
     def contract(
         self, graph: SimilarityGraph | CoarseGraph, n_clusters: int
     ) -> tuple[CoarseGraph, np.ndarray, Prices]:
         """Return the graph whose nodes are joined rows, the node of every row, and prices.
 
-        The graph has been weighed.
+        Edges of the graph include the weights of the rows.
         """
         rows = as_coarse(graph)
         sizes = rows.sizes if self.weights is None else self.weights
@@ -144,7 +147,7 @@ class Known(NamedTuple):
         return coarse, nodes, self._prices(coarse, nodes, n_clusters)
 
     def limits(self, config: FitConfig, n_samples: int) -> Limits | None:
-        """Return the limits of the clusters' sizes, if any, which joined rows can keep."""
+        """Return the limits of the cluster sizes, if any; joined rows must fit into them."""
         weights = np.ones(n_samples) if self.weights is None else self.weights
         limits = config.limits(float(weights.sum()), is_whole=self.weights is None)
         heaviest = weights.max()
@@ -158,11 +161,11 @@ class Known(NamedTuple):
         return limits
 
     def check(self, config: FitConfig, n_samples: int) -> None:
-        """Refuse what a fit cannot use."""
+        """Reject constraints that a fit cannot use."""
         check_n_samples(n_samples, config)
         self.limits(config, n_samples)
         is_limited = config.min_size is not None or config.max_size is not None
-        if config.solver == "train" and (is_limited or any(one is not None for one in self)):
+        if config.solver == "train" and (is_limited or not self.is_empty):
             raise InvalidInputError(
                 "sizes, classes, links and weights need solver='search'; solver='train' uses none."
             )
@@ -195,35 +198,22 @@ class Known(NamedTuple):
             prices = prices._replace(apart=apart)
         return prices
 
-    def _check_apart(self) -> None:
-        if self.apart is None:
-            return
-        one, other = self.apart.T
-        nodes = np.arange(max(one.max(), other.max()) + 1) if self.groups is None else self.groups
-        joined = np.flatnonzero(nodes[one] == nodes[other])
-        if len(joined):
-            pair = self.apart[joined[0]].tolist()
-            others = f" So are {len(joined) - 1} more pairs." if len(joined) > 1 else ""
-            raise InvalidInputError(
-                f"cannot_link keeps rows {pair[0]} and {pair[1]} apart, which must_link or y "
-                f"joins; leave the pair out of one of the two.{others}"
-            )
-
 
 def refuse_known(config: FitConfig, where: str, names: Sequence[str] = KNOWN_SETTINGS) -> None:
-    """Refuse settings where a run cannot use them."""
+    """Reject settings that cannot be used in some place."""
     given = [name for name in names if getattr(config, name) is not None]
     if given:
         raise InvalidInputError(f"{' and '.join(given)} cannot be used with {where}.")
 
 
 def _read_column(source: ParquetSource, column: str, rows: np.ndarray) -> np.ndarray:
-    """Return the values of a column in some rows; a missing one is -1, an unknown class."""
-    found, order = [np.empty(0)], np.argsort(rows)
+    """Return the values of a column in some rows; a missing one is −1, an unknown class."""
+    order = np.argsort(rows)
+    parts = [np.empty(0)] if len(rows) == 0 else []
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         values = source.read_values(column, rows[order[start : start + _ROWS_AT_ONCE]])
-        found.append(np.asarray([-1 if one is None else one for one in values]))
-    in_order = np.concatenate(found[1:] or found)
+        parts.append(np.asarray([-1 if one is None else one for one in values]))
+    in_order = np.concatenate(parts)
     values_of_rows = np.empty_like(in_order)
     values_of_rows[order] = in_order
     return values_of_rows
@@ -239,9 +229,9 @@ def columns_of(source: Source, column: str) -> ParquetSource:
 def spread_classes(
     coarse: CoarseGraph, preferred: np.ndarray, n_clusters: int
 ) -> np.ndarray | None:
-    """Return how likely classes are to reach every node along the edges, (n_nodes, n_clusters).
+    """Spread classes along the edges; return their fractions at every node, (n_nodes, n_clusters).
 
-    None where a cluster has no node of its own, since nothing is known of it.
+    None where some cluster has no node of a known class.
     """
     known = preferred >= 0
     is_seeded = len(np.unique(preferred[known])) == n_clusters
@@ -277,20 +267,19 @@ def _check_classes(y: Any, n_samples: int) -> np.ndarray | None:
         )
     if classes.min() < -1:
         raise InvalidInputError(f"y={classes.min()} must be a class from 0, or -1 for unknown.")
-    # as scikit-learn's clusterers do, whose pipelines hand y on: nothing is left to find
+    # scikit-learn's pipelines pass y to clusterers, which ignore it: so do we where y is complete
     is_known = classes >= 0
     if is_known.all() or not is_known.any():
         return None
     if classes.max() >= n_samples:
         raise InvalidInputError(
             f"y has class {classes.max()}, X has {n_samples} rows; classes are numbered from 0 "
-            "and need a cluster each, so number them anew."
+            "and need a cluster each, so renumber them."
         )
     return classes.astype(np.int64)
 
 
-def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
-    """Return weights of all rows, one for each; refuse what no weights are."""
+def _check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     weights = np.asarray(sample_weight, np.float64)
     if weights.ndim == 0:
         weights = np.full(n_samples, weights)
@@ -310,7 +299,9 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray:
     return weights
 
 
-def _check_pairs(name: str, pairs: Any, n_samples: int) -> np.ndarray:
+def _check_pairs(name: str, pairs: Any, n_samples: int) -> np.ndarray | None:
+    if pairs is None or not len(pairs):
+        return None
     rows = np.asarray(pairs)
     if rows.ndim != 2 or rows.shape[1] != 2 or not np.issubdtype(rows.dtype, np.integer):
         raise InvalidInputError(f"{name} of shape {rows.shape} must be pairs of row numbers.")
@@ -318,9 +309,22 @@ def _check_pairs(name: str, pairs: Any, n_samples: int) -> np.ndarray:
         raise InvalidInputError(
             f"{name} names rows {rows.min()} to {rows.max()}; X has rows 0 to {n_samples - 1}."
         )
-    if (rows[:, 0] == rows[:, 1]).any() and name == "cannot_link":
-        raise InvalidInputError("cannot_link keeps a row apart from itself; leave that pair out.")
     return rows.astype(np.int64)
+
+
+def _check_apart(apart: np.ndarray, groups: np.ndarray | None) -> None:
+    one, other = apart.T
+    if (one == other).any():
+        raise InvalidInputError("cannot_link keeps a row apart from itself; leave that pair out.")
+    if groups is None:
+        return
+    joined = np.flatnonzero(groups[one] == groups[other])
+    if len(joined):
+        others = f" So are {len(joined) - 1} more pairs." if len(joined) > 1 else ""
+        raise InvalidInputError(
+            f"cannot_link keeps rows {one[joined[0]]} and {other[joined[0]]} apart, which "
+            f"must_link or y joins; leave the pair out of one of the two.{others}"
+        )
 
 
 def _join_rows(
@@ -350,10 +354,6 @@ def _join_rows(
     return groups
 
 
-# rounds in which prices of clusters are found, and the first step
-_PRICE_ROUNDS, _FIRST_STEP = 200, 1.0
-
-
 def search_known(
     graph: SimilarityGraph | CoarseGraph,
     config: FitConfig,
@@ -364,31 +364,43 @@ def search_known(
     log: StepLog | None = None,
     keep_starts: bool = True,
 ) -> Partition:
-    """Search the partition of a graph, which was weighed, that keeps to what is known.
+    """Search for the partition of a graph that satisfies the constraints.
 
-    The graph comes from rows in memory, or from blocks on disk: the search is the same.
+    Edges of the graph include the weights of the rows. The search is the same whether the graph
+    comes from rows in memory or from blocks on disk.
     """
     log = StepLog() if log is None else log
     n_clusters = config.n_clusters
     coarse, nodes, prices = known.contract(graph, n_clusters)
     limits = known.limits(config, len(nodes))
-    is_plain = all(one is None for one in known)
-    priced, search = prices if any(one is not None for one in prices) else None, None
-    how: Any = {"n_init": config.n_starts, "seed": config.seed, "n_jobs": config.n_threads}
+    priced = None if all(one is None for one in prices) else prices
+    search = None
     if len(coarse.sizes) <= n_clusters:
         problem = Problem.of(coarse, n_clusters, config.training_balance, prices)
         partition = problem.score(_number_nodes(len(coarse.sizes), prices, n_clusters))
         partition = partition._replace(balance_weight=config.training_balance)
     else:
-        given = [_of_nodes(labels, nodes) for labels in starts]
+        given = []
+        for labels in starts:
+            of_nodes = np.zeros(len(coarse.sizes), np.int64)
+            of_nodes[nodes] = labels
+            given.append(of_nodes)
         if prices.preferred is not None and (prices.preferred >= 0).all():
             given.append(prices.preferred)
-        levels = contract_levels(coarse, n_clusters, seed=config.seed, prices=priced)
-        search = partial(search_levels, coarse, n_clusters, prices=priced, levels=levels, **how)
+        search = partial(
+            search_levels,
+            coarse,
+            n_clusters,
+            prices=priced,
+            levels=contract_levels(coarse, n_clusters, seed=config.seed, prices=priced),
+            n_init=config.n_starts,
+            seed=config.seed,
+            n_jobs=config.n_threads,
+        )
         partition = search(
             keep_starts=keep_starts,
             balance_weight=config.balance_weight,
-            resampled=resampled if is_plain else None,
+            resampled=resampled if known.is_empty else None,
             starts=given,
             log=log,
         )
@@ -401,14 +413,8 @@ def search_known(
     return partition._replace(labels=partition.labels[nodes], starts=of_rows)
 
 
-def _of_nodes(labels: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    of_nodes = np.zeros(int(nodes.max()) + 1, np.int64)
-    of_nodes[nodes] = labels
-    return of_nodes
-
-
 def _number_nodes(n_nodes: int, prices: Prices, n_clusters: int) -> np.ndarray:
-    """Give each of few nodes a cluster of its own, and known ones theirs."""
+    """Give each of few nodes a cluster of its own, and nodes of a known class the class's."""
     labels = np.full(n_nodes, -1) if prices.preferred is None else prices.preferred.copy()
     unused = np.setdiff1d(np.arange(n_clusters), labels)
     free = np.flatnonzero(labels < 0)
@@ -427,16 +433,16 @@ def warn_of_sizes(sizes: np.ndarray, limits: Limits | None) -> None:
 
 
 def fraction_limits(config: FitConfig, n_samples: int) -> Limits | None:
-    """Return the limits of the sizes as fractions of all rows, for rows that are not known yet."""
+    """Return the limits of the sizes as fractions of all rows, which apply to new rows."""
     limits = config.limits(n_samples, is_whole=False)
     return None if limits is None else Limits(*(size / n_samples for size in limits))
 
 
 def price_clusters(assigner: Assigner, features: Any, fractions: Limits) -> None:
-    """Lower the logits of large clusters until those of the features keep to fractions of all.
+    """Lower the logits of large clusters until the predicted sizes are within the limits.
 
-    These prices of the clusters, which the bias of the last layer takes, hold sizes within limits
-    for new rows too, as far as these are like the features.
+    The bias of the last layer changes, so the limits hold for new rows too, as far as they resemble
+    the features.
     """
     probs = assign_probs(assigner, features)
     price = find_prices(np.log(np.maximum(probs, 1e-12)), fractions)
@@ -445,7 +451,7 @@ def price_clusters(assigner: Assigner, features: Any, fractions: Limits) -> None
 
 
 def find_prices(log_probs: np.ndarray, fractions: Limits) -> np.ndarray:
-    """Return prices u of the clusters with which argmax(log p − u) keeps to fractions of all.
+    """Return prices u of the clusters for which the sizes by argmax(log p − u) are within limits.
 
     >>> log_probs = np.log([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
     >>> price = find_prices(log_probs, Limits(0.5, 0.5))

@@ -7,14 +7,14 @@ smallest eigenvalues of L = D − W. With node weights ω the same holds for
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from prcut.errors import InvalidInputError, PRCutError, check_positive_int
-from prcut.numerics.sparse import connected_components, degrees, for_many_products
+from prcut.numerics.sparse import to_scipy
 from prcut.numerics.validation import check_graph_weight, check_node_weight
 
 # below this a dense decomposition takes seconds and misses nothing
@@ -76,86 +76,79 @@ def spectral_lower_bound(
     >>> round(bound.value, 3), round(bound.ratio(cut), 2)
     (0.293, 1.71)
     """
+    from scipy.sparse import csr_array, diags
+    from scipy.sparse.csgraph import connected_components
+
     n_samples = check_graph_weight(weight)
     check_positive_int("n_clusters", n_clusters)
     if n_clusters > n_samples:
         raise InvalidInputError(f"{n_clusters=} must be <= {n_samples=}.")
-    weight = for_many_products(weight.detach().cpu())
-    degree = degrees(weight)
-    scale = _inverse_root(degree, node_weight)
+    matrix = to_scipy(weight).astype(np.float64)
+    degree = np.asarray(matrix.sum(1)).reshape(-1)
+    scale = diags(_inverse_root(degree, node_weight))
+    laplacian = csr_array(scale @ (diags(degree) - matrix) @ scale)
+    residual = 0.0
     if n_samples <= max(_DENSE_SAMPLES, 5 * (n_clusters + _GUARD_VECTORS)):
-        laplacian = torch.diag(degree) - weight.to_dense()
         try:
-            eigenvalues = torch.linalg.eigvalsh(scale[:, None] * laplacian * scale)[:n_clusters]
-        except RuntimeError as error:  # torch's LinAlgError
+            eigenvalues = np.linalg.eigvalsh(laplacian.toarray())[:n_clusters]
+        except np.linalg.LinAlgError as error:
             raise PRCutError(
                 "the eigenvalues of the graph do not converge: its weights differ by too many "
                 "orders of magnitude; clip them."
             ) from error
-        residual = 0.0
     else:
-        eigenvalues, residual = _smallest_eigenvalues(
-            weight, degree, scale, n_clusters, tolerance, max_iter
-        )
-    lowered = (eigenvalues - residual).clamp_min(0)
-    return SpectralBound(0.5 * float(lowered.sum()), eigenvalues, residual)
+        _, component = connected_components(matrix, directed=False)
+        n_zero = min(int(component.max()) + 1, n_clusters)
+        eigenvalues = np.zeros(n_clusters)
+        if n_zero < n_clusters:
+            # orthonormal null vectors, one per connected component
+            null = np.zeros((n_samples, component.max() + 1))
+            null[np.arange(n_samples), component] = 1 / scale.diagonal()
+            null /= np.linalg.norm(null, axis=0)
+            eigenvalues[n_zero:], residual = _smallest_eigenvalues(
+                laplacian, null, n_clusters - n_zero, tolerance, max_iter
+            )
+    lowered = np.maximum(eigenvalues - residual, 0)
+    return SpectralBound(0.5 * float(lowered.sum()), torch.from_numpy(eigenvalues), residual)
 
 
-def _inverse_root(degree: Tensor, node_weight: Tensor | None) -> Tensor:
+def _inverse_root(degree: np.ndarray, node_weight: Tensor | None) -> np.ndarray:
     """Return Ω^{-1/2}; a row without edges keeps its zero eigenvalue whatever its weight."""
     if node_weight is None:
-        return torch.ones_like(degree)
+        return np.ones(len(degree))
     check_node_weight(node_weight, len(degree))
-    node_weight = node_weight.cpu().double()
-    if bool(((node_weight == 0) & (degree > 0)).any()):
+    given = node_weight.detach().cpu().double().numpy()
+    if ((given == 0) & (degree > 0)).any():
         raise InvalidInputError(
             "node_weight must be > 0 in every row that has an edge; remove the rows of weight 0."
         )
-    return torch.where(node_weight > 0, node_weight, 1.0).rsqrt()
+    root: np.ndarray = np.where(given > 0, given, 1.0) ** -0.5
+    return root
 
 
 def _smallest_eigenvalues(
-    weight: Tensor, degree: Tensor, scale: Tensor, n_clusters: int, tolerance: float, max_iter: int
-) -> tuple[Tensor, float]:
-    """Return the smallest eigenvalues of a large scaled Laplacian and their largest error."""
+    laplacian: Any, null: np.ndarray, n_wanted: int, tolerance: float, max_iter: int
+) -> tuple[np.ndarray, float]:
+    """Return the smallest eigenvalues orthogonal to ``null``, ascending, and their error."""
+    from scipy.sparse import diags
     from scipy.sparse.linalg import lobpcg
 
-    component = connected_components(weight)
-    n_zero = min(int(component.max()) + 1, n_clusters)
-    eigenvalues = torch.zeros(n_clusters, dtype=torch.float64)
-    if n_zero == n_clusters:
-        return eigenvalues, 0.0
-    diagonal = degree * scale**2
-
-    # Jacobi: hubs make the diagonal span orders of magnitude
-    jacobi = np.where(diagonal > 0, diagonal, 1.0)[:, None]
-
-    def apply(block: np.ndarray) -> np.ndarray:
-        scaled = scale[:, None] * torch.from_numpy(block)
-        return np.asarray(scale[:, None] * (degree[:, None] * scaled - weight @ scaled))
-
-    n_wanted = n_clusters - n_zero
-    start = np.random.default_rng(0).standard_normal((len(degree), n_wanted + _GUARD_VECTORS))
+    diagonal = laplacian.diagonal()
+    jacobi = diags(1 / np.where(diagonal > 0, diagonal, 1.0))  # hubs span orders of magnitude
+    n_samples = len(diagonal)
+    start = np.random.default_rng(0).standard_normal((n_samples, n_wanted + _GUARD_VECTORS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # not converged: the residual accounts for it
         values, vectors = lobpcg(
-            apply,
+            laplacian,
             start,
-            M=lambda block: block / jacobi,
-            Y=_null_vectors(component, scale),
+            M=jacobi,
+            Y=null,
             tol=tolerance * float(diagonal.mean()),
             maxiter=max_iter,
             largest=False,
         )
     wanted = np.argsort(values)[:n_wanted]
     values, vectors = values[wanted], vectors[:, wanted]
-    eigenvalues[n_zero:] = torch.from_numpy(values)
     # Kahan: as many distinct eigenvalues lie within the spectral norm of AV − VΘ of the values
-    return eigenvalues, float(np.linalg.norm(apply(vectors) - vectors * values, ord=2))
-
-
-def _null_vectors(component: Tensor, scale: Tensor) -> np.ndarray:
-    """Return orthonormal null vectors of the scaled Laplacian, one per connected component."""
-    null = torch.zeros(len(component), int(component.max()) + 1, dtype=torch.float64)
-    null[torch.arange(len(component)), component] = scale.reciprocal()
-    return np.asarray(null / null.norm(dim=0))
+    return values, float(np.linalg.norm(laplacian @ vectors - vectors * values, ord=2))

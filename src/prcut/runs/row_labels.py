@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from prcut.errors import CorruptFileError
-from prcut.fit.score import Score
+from prcut.fit.clusters import Score
 from prcut.runtime.folder import Folder, parsing, whole_number
 from prcut.search.merge import MergeTree
 from prcut.training.assigner.network import Assigner

@@ -31,11 +31,11 @@ import torch
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fit.assign import OnRecord, Start, distil
 from prcut.fit.choose import ChosenGraph, choose_graph, choose_scales
+from prcut.fit.clusters import score_labels
 from prcut.fit.config import FitConfig
 from prcut.fit.fit import fit_rows
 from prcut.fit.known import Known, fraction_limits, search_known, warn_of_sizes
 from prcut.fit.outliers import MAX_EXEMPLARS, Exemplars
-from prcut.fit.score import score_labels
 from prcut.graph.blocks.build import BlockConfig, build_blocks
 from prcut.graph.blocks.join import (
     JOINED_RECORD,

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from prcut.errors import InvalidInputError
+from prcut.fit.clusters import score_labels
 from prcut.fit.config import FitConfig
-from prcut.fit.score import score_labels
 from prcut.graph.blocks.join import open_joined
 from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph
 from prcut.numerics.certificate import SpectralBound, spectral_lower_bound

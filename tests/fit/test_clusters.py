@@ -1,13 +1,18 @@
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import PRCut
+from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut
 from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.fit.clusters import ClusterIds, score_labels
+from prcut.numerics.objective import hard_objective
 from prcut.search.count import ClusterCount
+from prcut.search.partition import merge_clusters
 
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
 
@@ -110,3 +115,44 @@ def test_a_layer_has_half_as_many_clusters_at_most() -> None:
     assert count._replace(n_clusters=1).layers() == [1]
     low = np.array([0.5, 0.4, 0.55, 0.4, 0.9, 0.5])
     assert count._replace(agreement=low).layers() == [8]
+
+
+@pytest.fixture(scope="module")
+def graph() -> SimilarityGraph:
+    rows = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    return build_graph(rows, 10)
+
+
+def test_a_score_is_the_objective_the_cut_the_sizes_and_the_tree(graph: SimilarityGraph) -> None:
+    labels = np.random.default_rng(1).integers(0, 4, 200)
+    score = score_labels(graph, labels, 4, 0.5)
+    found = torch.from_numpy(labels)
+    expected = hard_objective(graph.weight, found, 4, balance_weight=0.5)
+    assert score.objective == pytest.approx(float(expected), rel=1e-12)
+    assert score.ratio_cut == pytest.approx(ratio_cut(graph.weight, found, 4).item())
+    np.testing.assert_array_equal(score.cluster_sizes, np.bincount(labels))
+    tree = merge_clusters(graph, labels, balance_weight=0.5)
+    assert score.merge_tree is not None
+    np.testing.assert_array_equal(score.merge_tree.children, tree.children)
+    np.testing.assert_allclose(score.merge_tree.costs, tree.costs)
+
+
+def test_an_empty_cluster_has_no_tree(graph: SimilarityGraph) -> None:
+    score = score_labels(graph, np.arange(200) % 3, 4, 1.0)
+    assert score.merge_tree is None
+    assert score.cluster_sizes[3] == 0
+    assert np.isfinite(score.objective)
+
+
+def test_positions_are_found_by_id() -> None:
+    names = ClusterIds(np.array([7, 2, 9]), 10)
+    assert names.positions(np.array([2, 9, 7, 3, -1, 100])).tolist() == [1, 2, 0, -1, -1, -1]
+
+
+def test_a_description_is_read_back() -> None:
+    names = ClusterIds(np.array([7, 2, 9]), 12)
+    again = ClusterIds.parse(json.loads(json.dumps(names.describe())), 3)
+    np.testing.assert_array_equal(again.ids, names.ids)
+    assert again.n_given == 12
+    assert not names.are_first
+    assert ClusterIds.parse({}, 3).are_first

@@ -1,15 +1,16 @@
-"""What a partition costs, and the coarser layers that its clusters merge to."""
+"""The clusters of a fit: their cost and sizes, the coarser layers they merge to, their ids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.objective import ClusterCost
+from prcut.runtime.folder import whole_number
 from prcut.search.fragments import CoarseGraph, contract
 from prcut.search.hierarchy import merge_further
 from prcut.search.merge import MergeTree
@@ -105,3 +106,53 @@ class Layers(NamedTuple):
             return probs
         summed: np.ndarray = probs @ np.eye(self.sizes[level], dtype=probs.dtype)[names]
         return summed
+
+
+class ClusterIds(NamedTuple):
+    """Ids of the clusters, which no other cluster is ever given.
+
+    Attributes
+    ----------
+    ids : int64 array, shape (n_clusters,)
+    n_given : int
+        Ids below this have been used, also by clusters that were removed.
+    """
+
+    ids: np.ndarray
+    n_given: int
+
+    @classmethod
+    def first(cls, n_clusters: int) -> ClusterIds:
+        """Return the ids of a first fit."""
+        return cls(np.arange(n_clusters), n_clusters)
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the clusters with these ids, −1 for an id that is not used."""
+        order = np.argsort(self.ids)
+        found = order[np.searchsorted(self.ids, ids, sorter=order).clip(max=len(order) - 1)]
+        return np.where(self.ids[found] == ids, found, -1)
+
+    @property
+    def are_first(self) -> bool:
+        """Whether these are the ids of a first fit."""
+        n_clusters = len(self.ids)
+        return self.n_given == n_clusters and np.array_equal(self.ids, np.arange(n_clusters))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the ids in JSON's types."""
+        return {"cluster_ids": self.ids.tolist(), "n_ids": self.n_given}
+
+    @classmethod
+    def parse(cls, description: Any, n_clusters: int) -> ClusterIds:
+        """Read the result of :meth:`describe`, which a stranger may have written.
+
+        >>> ClusterIds.parse({"cluster_ids": [0, 5], "n_ids": 6}, 2).ids.tolist()
+        [0, 5]
+        """
+        if "cluster_ids" not in description:
+            return cls.first(n_clusters)
+        ids = np.array([whole_number(one) for one in description["cluster_ids"]], np.int64)
+        n_given = whole_number(description["n_ids"])
+        if len(ids) != n_clusters or len(np.unique(ids)) != n_clusters or ids.max() >= n_given:
+            raise ValueError(f"{len(ids)} ids of {n_clusters} clusters")
+        return cls(ids, n_given)
