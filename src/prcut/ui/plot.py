@@ -17,8 +17,6 @@ from prcut.numerics.matching import count_shared, match_counts
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from prcut.ui.report.inspection import Inspectable
-
 # rows drawn on a map: more only cover one another
 MOST_DRAWN = 200_000
 # with more clusters, single bars and numbers are too small to read
@@ -109,9 +107,7 @@ class ClusterMapDisplay(_Display):
         self.names = names
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Inspectable, X: Any, *, seed: int = 0, ax: Any = None
-    ) -> Self:
+    def from_estimator(cls, estimator: Any, X: Any, *, seed: int = 0, ax: Any = None) -> Self:
         """Draw the rows of X by the input of the last layer of a fitted PRCut."""
         found = estimator.inspect(X, only="map", seed=seed)
         return cls(found.coords, found.labels, found.n_clusters).plot(ax)
@@ -206,7 +202,7 @@ class CutMatrixDisplay(_Display):
         self.links = np.asarray(links, float)
 
     @classmethod
-    def from_estimator(cls, estimator: Inspectable, X: Any, *, ax: Any = None) -> Self:
+    def from_estimator(cls, estimator: Any, X: Any, *, ax: Any = None) -> Self:
         """Draw the clusters of X on the neighbour graph of X."""
         found = estimator.inspect(X, only="cut")
         if found.links is None:

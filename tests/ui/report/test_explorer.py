@@ -11,7 +11,7 @@ from benchmarks._browser import PATIENCE, Explorer, browse, explore, find_chromi
 from prcut.ui.report.explorer import choose_points, collect_points
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.report import write_report
-from prcut.ui.report.row_contents import RowContents
+from prcut.ui.report.row_contents import read_contents
 from report_samples import EVEN, EVIL, check_self_contained, made_up
 
 pytest.importorskip("matplotlib")
@@ -33,8 +33,7 @@ def spread(n_rows: int = 400, n_clusters: int = 4, **options: Any) -> Inspection
 
 def collect(found: Inspection, texts: list[str] | None = None, **options: Any) -> Any:
     points = choose_points(found, found.examples(4))
-    contents = RowContents(found.source, texts)
-    known = contents.read(found.rows[points[: contents.n_readable]])
+    known = read_contents(found.source, found.rows[points], texts)
     names = options.pop("names", [""] * found.n_clusters)
     return points, collect_points(found, points, known, names, **options)
 

@@ -1,21 +1,17 @@
-"""Pages: values are escaped, pictures take the page's colours, thumbnails are small."""
+"""Pictures of a page take the reader's theme, and are the same each time."""
 
-import re
-
-import pytest
+import base64
 
 from prcut.ui.report.page import draw
-from report_samples import EVIL
-
-pytest.importorskip("matplotlib")
 
 
-def test_pictures_take_the_colors_of_the_page() -> None:
-    svg = draw("one", lambda ax: ax.set_title("title"), (3, 2), EVIL)
-    assert "currentColor" in svg
-    assert "var(--lines)" in svg
+def test_pictures_take_the_theme_and_are_the_same_each_time() -> None:
+    picture = draw(lambda ax: ax.set_title("<b>title</b>"), (3, 2))
+    kind, _, content = picture.partition(";base64,")
+    svg = base64.b64decode(content).decode()
+    assert kind == "data:image/svg+xml"
+    assert "&lt;b&gt;title" in svg
+    assert "var(--ink)" in svg
+    assert "prefers-color-scheme: dark" in svg.replace(":dark", ": dark")
     assert "#010203" not in svg
-    assert 'id="one-' in svg
-    assert "<metadata>" not in svg
-    assert not re.search(r'<svg [^>]*\swidth="', svg)
-    assert svg == draw("one", lambda ax: ax.set_title("title"), (3, 2), EVIL)
+    assert picture == draw(lambda ax: ax.set_title("<b>title</b>"), (3, 2))

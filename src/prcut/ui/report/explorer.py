@@ -49,14 +49,26 @@ def collect_points(
     from matplotlib.colors import to_hex
 
     labels = inspection.labels[points]
-    known = _keep_contents(inspection.rows[points].tolist(), contents)
+    known, n_bytes = [], 0
+    for row in inspection.rows[points].tolist():
+        text, image = contents.get(row, (None, None))
+        n_bytes += len((text or "").encode()) + len(image or "") + 4
+        if n_bytes > _MOST_BYTES or text is image is None:
+            break
+        known.append((text, image))
+    # the most typical row of a cluster has rank 0, the least typical nearly 1
+    order = np.lexsort((inspection.distances, inspection.labels))
+    starts = np.cumsum(inspection.sizes) - inspection.sizes
+    sorted_labels = inspection.labels[order]
+    rank = np.empty(len(order))
+    rank[order] = (np.arange(len(order)) - starts[sorted_labels]) / inspection.sizes[sorted_labels]
     arrays = {
         **dict(zip("xy", _quantise(inspection.coords[points]), strict=True)),
         "row": inspection.rows[points],
         "label": labels,
         "second": inspection.runner_up[points] + 1,  # 0: there is none
         "confidence": _as_bytes(inspection.confidence[points]),
-        "typical": _as_bytes(_rank_distances(inspection)[points]),
+        "typical": _as_bytes(rank[points]),
     }
     if inspection.inside is not None:
         arrays["inside"] = _as_bytes(inspection.inside[points])
@@ -75,20 +87,6 @@ def collect_points(
     }
 
 
-def _keep_contents(
-    rows: list[int], contents: Mapping[int, tuple[str | None, str | None]]
-) -> list[tuple[str | None, str | None]]:
-    """Keep the contents of the first rows, as many as the page may hold."""
-    known, size = [], 0
-    for row in rows:
-        text, image = contents.get(row, (None, None))
-        size += len((text or "").encode()) + len(image or "") + 4
-        if size > _MOST_BYTES or (text is None and image is None):
-            break
-        known.append((text, image))
-    return known
-
-
 def _quantise(coords: np.ndarray) -> np.ndarray:
     """Scale coordinates to whole numbers of 16 bits, both by the same factor."""
     low, high = coords.min(0), coords.max(0)
@@ -102,16 +100,6 @@ def _as_bytes(fractions: np.ndarray) -> np.ndarray:
     """Round fractions to bytes from 0 to 254; 255 is unknown."""
     known = np.nan_to_num(fractions).clip(0, 1) * _FRACTIONS
     return np.where(np.isnan(fractions), 255, known.round()).astype(np.uint8)
-
-
-def _rank_distances(inspection: Inspection) -> np.ndarray:
-    """Rank rows by the distance to the mean of their cluster, from 0, the nearest, to 1."""
-    order = np.lexsort((inspection.distances, inspection.labels))
-    starts = np.cumsum(inspection.sizes) - inspection.sizes
-    sorted_labels = inspection.labels[order]
-    rank = np.empty(len(order))
-    rank[order] = (np.arange(len(order)) - starts[sorted_labels]) / inspection.sizes[sorted_labels]
-    return rank
 
 
 def _encode(values: np.ndarray) -> dict[str, str]:

@@ -1,20 +1,21 @@
 """Inspect a clustering: the arrays and figures that displays and reports show.
 
-``PRCut.inspect`` and :func:`inspect_run` both call :func:`inspect_assigner`: one pass assigns all
-rows, another puts them on the map, and memory holds a few numbers per row.
+``PRCut.inspect`` and :func:`inspect_run` both call :func:`inspect_assigner`, which reads all rows
+once; memory holds some 200 bytes of each.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 
 from prcut.errors import InvalidInputError
 from prcut.fit.clusters import score_labels
@@ -42,18 +43,11 @@ _RANGE_ROWS = 2**14
 # rows from which the map is learned
 _SAMPLE_ROWS = 6000
 # rows inspected where the graph is on disk: more would not change what is shown
-_MOST_ROWS = 10_000_000
+_MOST_ROWS = 2_000_000
 # edges times eigenvectors of the largest certificate: about two minutes
 _MOST_CERTIFIED = 250_000_000
 
 InspectionPart = Literal["map", "cut"]
-
-
-class Inspectable(Protocol):
-    """A fitted estimator that reports and displays can show, such as :class:`prcut.PRCut`."""
-
-    def inspect(self, X: Any, **options: Any) -> Inspection:  # noqa: N803
-        """Measure how the rows of X are clustered."""
 
 
 class RowExamples(NamedTuple):
@@ -70,56 +64,25 @@ class RowExamples(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """Measurements of how the rows of a source are clustered.
+    """Measurements of how the rows of a source are clustered."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the run, or class of the estimator.
-    source : Source
-    about : dict
-        The plan and the result of a run, or the settings of an estimator.
-    rows : int64 array, shape (n_seen,)
-        Numbers of the rows that were inspected, ascending: all, unless there are too many.
-    labels, runner_up : int32 arrays, shape (n_seen,)
-    confidence : float32 array, shape (n_seen,)
-    coords : float32 array, shape (n_seen, 2)
-        Coordinates on the map.
-    distances : float32 array, shape (n_seen,)
-        Distance to the mean of the row's cluster, in the input of the last layer.
-    n_clusters : int
-    links : float64 array, shape (n_clusters, n_clusters), or None
-        Weight between clusters and (diagonal, both directions) inside them.
-    n_components : int or None
-        Connected components of the graph, where it is in memory.
-    bound : SpectralBound or None
-    partition : array, shape (n_seen,), or None
-        The searched partition that was distilled into the assigner, where it is known.
-    stability : float64 array, shape (n_clusters,), or None
-        How well independent restarts found every cluster again.
-    inside : float32 array, shape (n_seen,), or None
-        Fraction of a row's weight in the graph that stays in its cluster; NaN without edges.
-    seconds : float
-        Duration of the inspection.
-    """
-
-    name: str
-    source: Source
-    about: Mapping[str, Any]
-    rows: np.ndarray
-    labels: np.ndarray
-    runner_up: np.ndarray
-    confidence: np.ndarray
-    coords: np.ndarray
-    distances: np.ndarray
+    name: str  # of the run, or the class of the estimator
+    source: Source | RowSource
+    about: Mapping[str, Any]  # the plan and the result of a run, or the settings of an estimator
+    rows: np.ndarray  # int64, ascending: numbers of the inspected rows, all unless there are many
+    labels: np.ndarray  # int32, shape (n_seen,)
+    runner_up: np.ndarray  # int32, shape (n_seen,)
+    confidence: np.ndarray  # float32, shape (n_seen,)
+    coords: np.ndarray  # on the map, float32, shape (n_seen, 2)
+    distances: np.ndarray  # to the cluster's mean in the input of the last layer, float32
     n_clusters: int
-    links: np.ndarray | None = None
-    n_components: int | None = None
+    links: np.ndarray | None = None  # weight between clusters, and (diagonal, twice) inside them
+    n_components: int | None = None  # of the graph, if it is in memory
     bound: SpectralBound | None = None
-    partition: np.ndarray | None = None
-    stability: np.ndarray | None = None
-    inside: np.ndarray | None = None
-    seconds: float = 0.0
+    partition: np.ndarray | None = None  # that was distilled into the assigner, shape (n_seen,)
+    stability: np.ndarray | None = None  # how well restarts agree on each cluster, float64
+    inside: np.ndarray | None = None  # fraction of a row's weight that stays in its cluster, or NaN
+    seconds: float = 0.0  # duration of the inspection
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -177,20 +140,21 @@ class Inspection:
 class RowSource:
     """Rows in memory as a source, including sparse rows, which an array source rejects."""
 
+    path = None
+
     def __init__(self, rows: Any) -> None:
         self.array = rows
         self.n_samples, self.n_features = rows.shape
-        self.dtype: np.dtype[Any] = np.dtype(np.float32)
-        self.path: str | None = None
-        self.fingerprint = ""
-        self.group_starts = np.empty(0, np.int64)
 
     def read(self, start: int, stop: int) -> Any:
         """Return rows ``start:stop``."""
         return self.array[start:stop]
 
-    def read_ids(self, start: int, stop: int) -> None:
-        """Return None: rows in memory have no ids."""
+    def draw(self, n_rows: int, seed: list[int]) -> Any:
+        """Draw rows from all; sparse rows stay sparse."""
+        rng = np.random.default_rng(seed)
+        chosen = rng.choice(self.n_samples, min(n_rows, self.n_samples), replace=False)
+        return self.array[np.sort(chosen)]
 
 
 def inspect_fitted(
@@ -239,18 +203,9 @@ def inspect_run(
 ) -> Inspection:
     """Inspect a finished run.
 
-    Parameters
-    ----------
-    path : str or path
-        Run folder of :func:`prcut.runs.run.fit_run`.
-    data : array, or path or URI, optional
-        The clustered data, if the run does not record where they are, or they have moved.
-    most_rows : int
-        Number of rows to inspect where the graph is on disk, spread over all.
-    seed : int
-        Seed of the map.
-    on_progress : callable, optional
-        Called with a :class:`prcut.runtime.progress.Progress`.
+    ``data`` are the clustered rows, if the run does not record where they are, or they have moved.
+    Where the graph is on disk, at most ``most_rows`` rows are inspected, spread over all. ``seed``
+    is that of the map.
     """
     folder, run = Folder(path), str(path).rstrip("/")
     plan = read_plan(folder)
@@ -309,7 +264,7 @@ def open_data(path: str | Path, data: Any, plan: dict[str, Any]) -> Source:
 
 def inspect_assigner(
     assigner: Assigner,
-    source: Source,
+    source: Source | RowSource,
     *,
     name: str,
     about: Mapping[str, Any],
@@ -326,24 +281,34 @@ def inspect_assigner(
             f"the model was fitted to n_features={assigner.n_features}, the data have "
             f"{source.n_features}."
         )
+    projection = None
+    if only != "cut":
+        draw = source.draw if isinstance(source, RowSource) else partial(sample_rows, source)
+        sample = draw(_SAMPLE_ROWS, [seed, 1])
+        projection = learn_projection(hidden_rows(assigner, sample), seed=seed)
     ranges = choose_ranges(source.n_samples, most_rows, _RANGE_ROWS)
+    rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])
+    report = Reporter("inspect", len(rows), on_progress)
+    ranked, reduced = [], []
+    for start, stop in ranges:
+        features = source.read(start, stop)
+        ranked.append(rank_clusters(assigner, features))
+        if projection is not None:
+            reduced.append(projection.reduce(hidden_rows(assigner, features)))
+        report.advance(stop - start)
+    labels, confidence, runner_up = map(np.concatenate, zip(*ranked, strict=True))
     n_clusters = assigner.n_clusters
-    n_seen = sum(stop - start for start, stop in ranges)
-    row_map = None if only == "cut" else _RowMap(assigner, source, seed)
-    report = Reporter("inspect", (1 if row_map is None else 2) * n_seen, on_progress)
-    labels, runner_up = np.empty(n_seen, np.int32), np.empty(n_seen, np.int32)
-    confidence, distances = np.empty(n_seen, np.float32), np.full(n_seen, np.nan, np.float32)
-    coords = np.full((n_seen, 2), np.nan, np.float32)
-    for seen, features in _read(source, ranges):
-        ranked = rank_clusters(assigner, features)
-        labels[seen], confidence[seen], runner_up[seen] = ranked
-        if row_map is not None:
-            row_map.add(features, ranked.labels)
-        report.advance(features.shape[0])
-    if row_map is not None:
-        for seen, features in _read(source, ranges):
-            coords[seen], distances[seen] = row_map.place(features, labels[seen])
-            report.advance(features.shape[0])
+    distances = np.full(len(rows), np.nan, np.float32)
+    coords = np.full((len(rows), 2), np.nan, np.float32)
+    if projection is not None:
+        inputs = np.concatenate(reduced)
+        entries = np.ones(len(rows)), (labels, np.arange(len(rows)))
+        members = csr_array(entries, shape=(n_clusters, len(rows)))
+        means = (members @ inputs) / np.maximum(np.bincount(labels, minlength=n_clusters), 1)[
+            :, None
+        ]
+        distances = np.linalg.norm(inputs - means.astype(np.float32)[labels], axis=1)
+        coords = projection.place(inputs, np.random.default_rng([seed, 2]))
     measured: dict[str, Any] = {}
     if graph is not None:
         measured = _measure_graph(graph, labels, n_clusters, with_bound=only is None)
@@ -353,7 +318,7 @@ def inspect_assigner(
         name=name,
         source=source,
         about=about,
-        rows=np.concatenate([np.arange(start, stop) for start, stop in ranges]),
+        rows=rows,
         labels=labels,
         runner_up=runner_up,
         confidence=confidence,
@@ -365,31 +330,6 @@ def inspect_assigner(
     )
 
 
-class _RowMap:
-    """Coordinates of rows, and distances to the mean of their cluster, in two passes."""
-
-    def __init__(self, assigner: Assigner, source: Source, seed: int) -> None:
-        sample = hidden_rows(assigner, _sample(source, seed))
-        self._assigner, self._projection = assigner, learn_projection(sample, seed=seed)
-        self._rng = np.random.default_rng([seed, 2])
-        n_clusters, n_directions = assigner.n_clusters, self._projection.directions.shape[1]
-        self._sums = torch.zeros(n_clusters, n_directions, dtype=torch.float64)
-        self._sizes = np.zeros(n_clusters, np.int64)
-
-    def add(self, features: Any, labels: np.ndarray) -> None:
-        """Add rows to the means of their clusters."""
-        reduced = self._projection.reduce(hidden_rows(self._assigner, features))
-        self._sums.index_add_(0, torch.from_numpy(labels), torch.from_numpy(reduced).double())
-        self._sizes += np.bincount(labels, minlength=len(self._sizes))
-
-    def place(self, features: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coordinates and distances of rows, once all have been added."""
-        reduced = self._projection.reduce(hidden_rows(self._assigner, features))
-        means = (self._sums.numpy() / np.maximum(self._sizes, 1)[:, None]).astype(np.float32)
-        coords = self._projection.place(reduced, self._rng)
-        return coords, np.linalg.norm(reduced - means[labels], axis=1)
-
-
 def choose_ranges(n_samples: int, most_rows: int | None, step: int) -> list[tuple[int, int]]:
     """Choose ranges of rows to read: all, or some spread evenly."""
     starts = np.arange(0, n_samples, step)
@@ -399,29 +339,17 @@ def choose_ranges(n_samples: int, most_rows: int | None, step: int) -> list[tupl
     return [(start, min(start + step, n_samples)) for start in starts.tolist()]
 
 
-def _read(source: Source, ranges: list[tuple[int, int]]) -> Iterator[tuple[slice, Any]]:
-    """Yield the features of every range, and its positions among the inspected rows."""
-    seen = 0
-    for start, stop in ranges:
-        yield slice(seen, seen + stop - start), source.read(start, stop)
-        seen += stop - start
-
-
-def _sample(source: Source, seed: int) -> Any:
-    """Draw rows from all; sparse rows stay sparse."""
-    if not isinstance(source, RowSource):
-        return sample_rows(source, _SAMPLE_ROWS, [seed, 1])
-    n_rows = min(_SAMPLE_ROWS, source.n_samples)
-    chosen = np.random.default_rng([seed, 1]).choice(source.n_samples, n_rows, replace=False)
-    return source.array[np.sort(chosen)]
-
-
 def _measure_graph(
     graph: SimilarityGraph, labels: np.ndarray, n_clusters: int, *, with_bound: bool
 ) -> dict[str, Any]:
     """Measure links between clusters, components and the bound, where they are affordable."""
+    source, target, weight = (np.asarray(ends) for ends in graph.edges)
+    degree = np.bincount(source, weight, len(labels))
+    kept = np.bincount(source, weight * (labels[source] == labels[target]), len(labels))
+    inside = np.full(len(labels), np.nan)
+    np.divide(kept, degree, out=inside, where=degree > 0)
     measured: dict[str, Any] = {"n_components": graph.n_components}
-    measured["inside"] = _measure_inside(graph, labels)
+    measured["inside"] = inside.astype(np.float32)
     if n_clusters <= _MOST_LINKED:
         links = cluster_links(graph.weight, torch.from_numpy(labels), n_clusters)
         measured["links"] = links.numpy()
@@ -429,16 +357,6 @@ def _measure_graph(
     if with_bound and 2 * graph.n_edges * n_used <= _MOST_CERTIFIED:
         measured["bound"] = spectral_lower_bound(graph.weight, n_used)
     return measured
-
-
-def _measure_inside(graph: SimilarityGraph, labels: np.ndarray) -> np.ndarray:
-    """Measure which fraction of each row's weight stays in its cluster; NaN without edges."""
-    source, target, weight = (np.asarray(ends) for ends in graph.edges)
-    degree = np.bincount(source, weight, len(labels))
-    kept = np.bincount(source, weight * (labels[source] == labels[target]), len(labels))
-    inside = np.full(len(labels), np.nan)
-    np.divide(kept, degree, out=inside, where=degree > 0)
-    return inside.astype(np.float32)
 
 
 def _link_clusters(folder: Folder, n_clusters: int) -> np.ndarray:

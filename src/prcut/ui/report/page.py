@@ -1,7 +1,7 @@
 """Render a self-contained page of HTML: no fonts, no requests, one script of this package.
 
-The templates escape all values except the pictures that are drawn here. The page's policy names the
-hash of its script, so that a browser runs no other.
+The templates escape every value. The page's policy names the hash of its script, so that a browser
+runs no other.
 """
 
 from __future__ import annotations
@@ -9,43 +9,37 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import prcut
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-# unused colours that stand for the reader's light or dark theme: text, background, thin lines
-_INK, _PAPER, _LINES = "#010203", "#fcfbfa", "#a1a2a3"
-_MEANING = {_INK: "currentColor", _PAPER: "var(--paper)", _LINES: "var(--lines)"}
-# matplotlib's own description of a file, which names an address on the web
-_METADATA = re.compile(r"<metadata>.*?</metadata>|<!DOCTYPE[^>]*>|<\?xml[^>]*>", re.DOTALL)
-# ids, which must be unique in the page
-_IDS = re.compile(r'\b(id="|url\(#|href="#)')
+# an unused colour that stands for text and lines
+_INK = "#010203"
+# pictures follow the theme of the reader, as the page does
+_THEME = (
+    "<style>:root{--ink:#1b1f24}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6e8eb}}</style></svg>"
+)
 # pixels of the longer side of an image
 _THUMBNAIL = 64
-# pixels per inch of what is rasterized in a picture, sharp on screens of twice the density
-_DPI = 150
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a template of this package, escaping every value that is not markup."""
+    """Render a template of this package, escaping every value."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    how: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    loader = PackageLoader("prcut.ui.report")
-    environment = Environment(loader=loader, undefined=StrictUndefined, **how)  # noqa: S701
-    environment.filters |= {
-        "commas": "{:,}".format,
-        "percent": percent,
-        "file_name": lambda path: Path(str(path)).name,
-    }
+    environment = Environment(
+        loader=PackageLoader("prcut.ui.report"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"commas": "{:,}".format, "percent": percent}
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
     return environment.get_template(template).render(version=prcut.__version__, **values)
 
@@ -73,56 +67,29 @@ def percent(fraction: float) -> str:
     return f"{fraction:.1%}" if fraction < 0.0995 else f"{fraction:.0%}"
 
 
-def make_chip(number: int, color: np.ndarray) -> dict[str, Any]:
-    """Return the number of a cluster, its colour, and black or white ink, whichever is legible."""
-    from matplotlib.colors import to_hex
+def draw(plot: Callable[[Any], Any], size: tuple[float, float]) -> str:
+    """Draw on axes of a size in inches, and return the picture as a data URI.
 
-    luminance = float(np.dot(np.asarray(color) ** 2.2, [0.2126, 0.7152, 0.0722]))
-    is_light = (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05)
-    red, green, blue = color
-    ink = "#000" if is_light else "#fff"
-    return {"number": number, "color": to_hex((red, green, blue)), "ink": ink}
-
-
-def draw(name: str, plot: Callable[[Any], Any], size: tuple[float, float], label: str) -> Markup:
-    """Draw on axes and return SVG in the colours of the page.
-
-    The name prefixes the ids inside, so it must be unique on the page; the size is in inches.
+    A picture of its own shares no ids with the page and can run nothing.
     """
     import matplotlib
-    from markupsafe import Markup, escape
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    inked = ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
-    lined = ("axes.edgecolor", "xtick.color", "ytick.color")
-    settings: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": name,
-        "font.size": 9,
-        "axes.facecolor": _PAPER,
-        "figure.facecolor": "none",
-        **dict.fromkeys(inked, _INK),
-        **dict.fromkeys(lined, _LINES),
-    }
-    with matplotlib.rc_context(settings):
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "prcut", "font.size": 9}
+    with matplotlib.rc_context(settings | dict.fromkeys(inked, _INK)):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
         plot(figure.add_subplot())
         content = io.StringIO()
-        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=_DPI, transparent=False)
-    svg = _METADATA.sub("", content.getvalue()).strip()
-    for stand_in, meaning in _MEANING.items():
-        svg = svg.replace(stand_in, meaning)
-    svg = _IDS.sub(lambda match: f"{match[1]}{name}-", svg)
-    # the view box keeps the shape; the page decides the size
-    start, rest = svg.removeprefix("<svg ").split(">", 1)
-    start = re.sub(r'\b(?:width|height)="[\d.]+pt"', "", start)
-    return Markup(f'<svg role="img" aria-label="{escape(label)}" {start}>{rest}')  # noqa: S704
+        figure.savefig(content, format="svg", metadata={"Date": None}, transparent=True)
+    svg = content.getvalue().replace(_INK, "var(--ink)").replace("</svg>", _THEME)
+    return _data_uri("svg+xml", svg.encode())
 
 
-def image_uri(image: np.ndarray) -> str:
-    """Encode a thumbnail of an image as a data URI."""
+def draw_image(image: np.ndarray) -> str:
+    """Return a thumbnail of an image as a data URI."""
     from PIL import Image
 
     picture = Image.fromarray(image)
@@ -130,7 +97,10 @@ def image_uri(image: np.ndarray) -> str:
     picture.thumbnail((_THUMBNAIL, _THUMBNAIL))
     content = io.BytesIO()
     # photographs are smaller as JPEG, drawings of few pixels as PNG
-    kind = "JPEG" if is_large and picture.mode in ("L", "RGB") else "PNG"
-    picture.save(content, kind, optimize=True, **({"quality": 80} if kind == "JPEG" else {}))
-    code = base64.b64encode(content.getvalue()).decode()
-    return f"data:image/{kind.lower()};base64,{code}"
+    kind = "jpeg" if is_large and picture.mode in ("L", "RGB") else "png"
+    picture.save(content, kind, optimize=True, **({"quality": 80} if kind == "jpeg" else {}))
+    return _data_uri(kind, content.getvalue())
+
+
+def _data_uri(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"

@@ -15,23 +15,24 @@ import numpy as np
 from prcut.curate.names import read_names
 from prcut.errors import InvalidInputError
 from prcut.numerics.matching import adjusted_rand, count_shared, match_counts, max_nmi
+from prcut.runs.folder import read_plan
 from prcut.runtime.folder import Folder, parsing
 from prcut.runtime.progress import Progress
-from prcut.ui.plot import (
-    ClusterMapDisplay,
-    ClusterSizesDisplay,
-    ConfusionDisplay,
-    CutMatrixDisplay,
-    cluster_colors,
-)
-from prcut.ui.report.diagnostics import diagnose
+from prcut.ui.plot import ClusterSizesDisplay, ConfusionDisplay, CutMatrixDisplay
+from prcut.ui.report.diagnostics import LOW_CONFIDENCE, diagnose
 from prcut.ui.report.explorer import choose_points, collect_points
-from prcut.ui.report.inspection import Inspectable, Inspection, inspect_run
-from prcut.ui.report.page import draw, load_script, make_chip, render
-from prcut.ui.report.row_contents import RowContents, RowLabels, read_labels
+from prcut.ui.report.inspection import Inspection, inspect_run, open_data
+from prcut.ui.report.page import draw, load_script, render
+from prcut.ui.report.row_contents import RowLabels, check_contents, read_contents, read_labels
 
 # largest clusters, which get a card with examples: about ten screens
 _MOST_CARDS = 40
+# examples of each kind in a card: six pictures fit a line, four texts are as high as two lines
+_IMAGES = 6
+_TEXTS = 4
+# rows whose text, or image, is read for the map: more would not fit into the page's 2 MB
+_READ_TEXTS = 20_000
+_READ_IMAGES = 3_000
 # neighbours or classes of a cluster that are named
 _NAMED = 3
 # smaller fractions of a cluster's weight, or of its rows, are not named
@@ -39,7 +40,6 @@ _LEAST_NAMED = 0.01
 # entries of the largest table of classes and clusters that is matched
 _MOST_MATCHED = 20_000_000
 # pictures in inches, two of which fit side by side on the page
-_MAP = (6.4, 6.0)
 _WIDE = (5.0, 3.1)
 _SQUARE = (5.0, 4.3)
 _SOLVERS = {
@@ -51,15 +51,15 @@ _SOLVERS = {
 class ClassScores(NamedTuple):
     """How clusters match classes; ``shared`` and accuracy are None where there are too many."""
 
+    classes: RowLabels
     shared: np.ndarray | None
     accuracy: float | None
     nmi: float
     ari: float
-    names: list[str]
 
 
 def write_report(
-    run: str | Path | Inspectable | Inspection,
+    run: Any,
     path: str | Path,
     *,
     data: Any = None,
@@ -88,81 +88,64 @@ def write_report(
     on_progress : callable, optional
         Called with a :class:`prcut.runtime.progress.Progress`.
     """
+    contents = {"texts": texts, "images": images}
     if isinstance(run, Inspection):
         inspection = run
     elif isinstance(run, str | Path):
-        inspection = inspect_run(run, data=data, on_progress=on_progress)
+        source = open_data(run, data, read_plan(Folder(run)))
+        # before any row is read, so that a missing column is reported at once
+        check_contents(source, **contents, labels=labels)
+        inspection = inspect_run(run, data=source, on_progress=on_progress)
+        if names is None and (saved := read_names(run, inspection.n_clusters)) is not None:
+            names = [cluster.name for cluster in saved.clusters]
     elif data is None:
         raise InvalidInputError("the report of an estimator needs its rows: pass data.")
     else:
         inspection = run.inspect(data, on_progress=on_progress)
-    classes = None if labels is None else read_labels(inspection.source, labels, inspection.rows)
-    if names is None and isinstance(run, str | Path):
-        saved = read_names(run, inspection.n_clusters)
-        names = None if saved is None else [cluster.name for cluster in saved.clusters]
-    contents = RowContents(inspection.source, texts, images)
-    with parsing(f"plan.json or result.json of {inspection.name}"):
-        settings = describe_settings(inspection)
-    page = _render(inspection, settings, contents, classes, names)
-    file = Path(path)
-    Folder(file.parent).write_bytes(file.name, iter([page.encode()]))
-
-
-def _render(
-    inspection: Inspection,
-    settings: dict[str, str],
-    contents: RowContents,
-    classes: RowLabels | None,
-    names: Sequence[str] | None,
-) -> str:
-    """Read the contents of the rows that are shown, draw the pictures, and fill the template."""
-    n_clusters = inspection.n_clusters
+    n_clusters, sizes = inspection.n_clusters, inspection.sizes
     if names is not None and (isinstance(names, str) or len(names) != n_clusters):
         raise InvalidInputError(f"{len(names)} names for {n_clusters=}; pass one name per cluster.")
     named = [""] * n_clusters if names is None else [" ".join(str(one).split()) for one in names]
-    scores = None if classes is None else score_classes(classes, inspection)
-    largest = np.argsort(-inspection.sizes, kind="stable")[:_MOST_CARDS]
-    shown = sorted(largest[inspection.sizes[largest] > 0].tolist())
-    examples = inspection.examples(contents.n_examples)
+    scores = None
+    if labels is not None:
+        classes = read_labels(inspection.source, labels, inspection.rows)
+        scores = score_classes(classes, inspection)
+    largest = np.argsort(-sizes, kind="stable")[:_MOST_CARDS]
+    shown = sorted(largest[sizes[largest] > 0].tolist())
+    examples = inspection.examples(_TEXTS if images is None else _IMAGES)
     points = choose_points(inspection, examples)
-    cards = [np.concatenate([examples[c].typical, examples[c].ambiguous]) for c in shown]
-    on_map = inspection.rows[points[: contents.n_readable]]
-    known = contents.read(np.concatenate([*cards, on_map]))
-    return render(
+    n_read = 0 if texts is None else _READ_TEXTS
+    on_map = inspection.rows[points[: n_read if images is None else _READ_IMAGES]]
+    cards = [np.concatenate([examples[one].typical, examples[one].ambiguous]) for one in shown]
+    known = read_contents(inspection.source, np.concatenate([*cards, on_map]), **contents)
+    with parsing(f"plan.json or result.json of {inspection.name}"):
+        settings = describe_settings(inspection)
+
+    pictures = {"sizes": draw(ClusterSizesDisplay(sizes).plot, _WIDE)}
+    if inspection.links is not None and n_clusters > 1:
+        pictures["cut"] = draw(CutMatrixDisplay(inspection.links).plot, _SQUARE)
+    if scores is not None and scores.shared is not None:
+        table = ConfusionDisplay(scores.shared, scores.classes.names)
+        pictures["confusion"] = draw(table.plot, _SQUARE)
+    page = render(
         "report.html",
         **load_script("explorer.js"),
-        points=collect_points(inspection, points, known, named, classes),
-        names=named,
         inspection=inspection,
+        names=named,
+        points=collect_points(inspection, points, known, named, scores and scores.classes),
         scores=scores,
         tiles=list_headline(inspection, scores),
-        warnings=diagnose(inspection),
-        pictures=_draw_pictures(inspection, scores),
-        median_size=int(np.median(inspection.sizes)),
+        warnings=[*diagnose(inspection)],
+        pictures=pictures,
         settings=settings,
-        chips=[make_chip(number, color) for number, color in enumerate(cluster_colors(n_clusters))],
+        median_size=int(np.median(sizes)),
+        low_confidence=(inspection.confidence < LOW_CONFIDENCE).mean(),
         shown={cluster: _describe_cluster(inspection, cluster, scores) for cluster in shown},
         examples=examples,
         contents=known,
     )
-
-
-def _draw_pictures(inspection: Inspection, scores: ClassScores | None) -> dict[str, Any]:
-    """Draw the pictures that the inspection allows, by name."""
-    map_label = f"Map of {len(inspection.rows):,} rows in {inspection.n_clusters} clusters"
-    rows = ClusterMapDisplay(inspection.coords, inspection.labels, inspection.n_clusters)
-    sizes = ClusterSizesDisplay(inspection.sizes)
-    pictures = {
-        "map": draw("map", rows.plot, _MAP, map_label),
-        "sizes": draw("sizes", sizes.plot, _WIDE, "Rows per cluster"),
-    }
-    if inspection.links is not None and inspection.n_clusters > 1:
-        cut = CutMatrixDisplay(inspection.links)
-        pictures["cut"] = draw("cut", cut.plot, _SQUARE, "Weight between clusters")
-    if scores is not None and scores.shared is not None:
-        table = ConfusionDisplay(scores.shared, scores.names)
-        pictures["confusion"] = draw("confusion", table.plot, _SQUARE, "Classes and clusters")
-    return pictures
+    file = Path(path)
+    Folder(file.parent).write_bytes(file.name, iter([page.encode()]))
 
 
 def _describe_cluster(
@@ -194,7 +177,7 @@ def score_classes(classes: RowLabels, inspection: Inspection) -> ClassScores:
         shared = count_shared(classes.codes, labels, len(classes.names), n_clusters)
         accuracy = float(shared[match_counts(shared)].sum() / len(labels))
     nmi, ari = max_nmi(classes.codes, labels), adjusted_rand(classes.codes, labels)
-    return ClassScores(shared, accuracy, nmi, ari, classes.names)
+    return ClassScores(classes, shared, accuracy, nmi, ari)
 
 
 def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[str, str]:

@@ -8,7 +8,6 @@ row (.npy, for texts also .txt), or the entries themselves; images may also be a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,52 +17,27 @@ from prcut.curate.embed import decode_image
 from prcut.curate.names import clean_text
 from prcut.errors import InvalidInputError
 from prcut.runtime.parquet import ParquetSource
-from prcut.runtime.sources import Source, map_npy
-from prcut.ui.report.page import image_uri
+from prcut.runtime.sources import map_npy
+from prcut.ui.report.page import draw_image
 
 # pixels as features, such as 28x28 or 32x32x3
 _SHAPE = re.compile(r"\d+x\d+(x[134])?")
-# examples of each kind in a card: six pictures fit a line, four texts are as high as two lines
-_IMAGES, _TEXTS, _NUMBERS = 6, 4, 5
 # characters of a text on the page
 _TEXT_LENGTH = 180
-# rows whose text, or image, is read for the map: more would not fit into the page's 2 MB
-_READ_TEXTS, _READ_IMAGES = 20_000, 3_000
 
 
-@dataclass(frozen=True)
-class RowContents:
-    """Where to read the texts and images of rows."""
-
-    source: Source
-    texts: Any = None
-    images: Any = None
-
-    @property
-    def n_examples(self) -> int:
-        """Number of typical, and of ambiguous, rows to show of a cluster."""
-        if self.images is not None:
-            return _IMAGES
-        return _TEXTS if self.texts is not None else _NUMBERS
-
-    @property
-    def n_readable(self) -> int:
-        """Number of rows whose contents may be read for the map."""
-        if self.images is not None:
-            return _READ_IMAGES
-        return _READ_TEXTS if self.texts is not None else 0
-
-    def read(self, rows: np.ndarray) -> dict[int, tuple[str | None, str | None]]:
-        """Read text and image of the rows in one pass, by number."""
-        rows = np.unique(rows)
-        texts: list[Any] = [None] * len(rows)
-        images = texts
-        if self.texts is not None and len(rows):
-            found = read_texts(self.source, self.texts, rows)
-            texts = [clean_text(text, _TEXT_LENGTH) for text in found]
-        if self.images is not None and len(rows):
-            images = [image_uri(image) for image in read_images(self.source, self.images, rows)]
-        return dict(zip(rows.tolist(), zip(texts, images, strict=True), strict=True))
+def read_contents(
+    source: Any, rows: np.ndarray, texts: Any = None, images: Any = None
+) -> dict[int, tuple[str | None, str | None]]:
+    """Read text and image of the rows in one pass; return them by row number."""
+    rows = np.unique(rows)
+    found: list[Any] = [None] * len(rows)
+    pictures = found
+    if texts is not None and len(rows):
+        found = [clean_text(text, _TEXT_LENGTH) for text in read_texts(source, texts, rows)]
+    if images is not None and len(rows):
+        pictures = [draw_image(image) for image in read_images(source, images, rows)]
+    return dict(zip(rows.tolist(), zip(found, pictures, strict=True), strict=True))
 
 
 class RowLabels(NamedTuple):
@@ -73,7 +47,7 @@ class RowLabels(NamedTuple):
     names: list[str]
 
 
-def read_texts(source: Source, texts: Any, rows: np.ndarray) -> list[str]:
+def read_texts(source: Any, texts: Any, rows: np.ndarray) -> list[str]:
     """Read the texts of ``rows``, ascending."""
     if isinstance(texts, str | Path) and str(texts).endswith(".txt"):
         try:
@@ -84,7 +58,7 @@ def read_texts(source: Source, texts: Any, rows: np.ndarray) -> list[str]:
     return ["" if value is None else str(value) for value in found]
 
 
-def read_labels(source: Source, labels: Any, rows: np.ndarray) -> RowLabels:
+def read_labels(source: Any, labels: Any, rows: np.ndarray) -> RowLabels:
     """Read the classes of ``rows``, ascending: whole numbers or names."""
     values = np.asarray(_values("labels", source, labels, rows))
     if values.ndim != 1 or values.dtype.kind not in "iubUS":
@@ -96,7 +70,7 @@ def read_labels(source: Source, labels: Any, rows: np.ndarray) -> RowLabels:
     return RowLabels(codes.reshape(-1), [str(name) for name in names])
 
 
-def read_images(source: Source, images: Any, rows: np.ndarray) -> list[np.ndarray]:
+def read_images(source: Any, images: Any, rows: np.ndarray) -> list[np.ndarray]:
     """Read the images of ``rows``, ascending: uint8, (height, width) or (height, width, 3).
 
     A column holds them encoded (PNG, JPEG, …), an array may have 1, 3 or 4 channels.
@@ -116,9 +90,7 @@ def read_images(source: Source, images: Any, rows: np.ndarray) -> list[np.ndarra
     return [decode_image(value) for value in found]
 
 
-def check_contents(
-    source: Source, texts: Any = None, images: Any = None, labels: Any = None
-) -> None:
+def check_contents(source: Any, texts: Any = None, images: Any = None, labels: Any = None) -> None:
     """Refuse columns and files that are not there, before any row is read."""
     nothing = np.empty(0, np.int64)
     if texts is not None:
@@ -129,7 +101,7 @@ def check_contents(
         _values("labels", source, labels, nothing)
 
 
-def _values(name: str, source: Source, what: Any, rows: np.ndarray) -> Any:
+def _values(name: str, source: Any, what: Any, rows: np.ndarray) -> Any:
     """Read entries of rows from a column, a .npy file, or a sequence."""
     if isinstance(what, str | Path) and str(what).endswith(".npy"):
         what = map_npy(Path(what))
@@ -149,7 +121,7 @@ def _values(name: str, source: Source, what: Any, rows: np.ndarray) -> Any:
     return [what[row] for row in rows.tolist()]
 
 
-def _features(source: Source, rows: np.ndarray) -> np.ndarray:
+def _features(source: Any, rows: np.ndarray) -> np.ndarray:
     if isinstance(source, ParquetSource):
         return np.asarray(source.read_values(source.column, rows), np.float32)
     picked = [source.read(row, row + 1) for row in rows.tolist()]

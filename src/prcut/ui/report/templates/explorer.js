@@ -78,7 +78,6 @@ function readColors() {
   const [paper, ink] = ["--paper", "--ink"].map((name) => style.getPropertyValue(name).trim());
   const base = rgb(paper), dim = ([r, g, b]) => [r, g, b].map((v, i) => Math.round(0.14 * v + 0.86 * (0.88 * base[i] + 15)));
   colors = { paper, ink, ground: pack(base) };
-  sprites.clear();
   colors.bright = Uint32Array.from(hexes, (color) => pack(rgb(color)));
   colors.dim = Uint32Array.from(hexes, (color) => pack(dim(rgb(color))));
 }
@@ -120,38 +119,23 @@ function drawPoints(limit) {
   context.putImageData(image, 0, 0);
 }
 
-// a name as a picture: outlined text is slow to draw in every frame
-const sprites = new Map();
-function spriteOf(text) {
-  if (sprites.has(text)) return sprites.get(text);
-  const sprite = make("canvas"), font = `600 ${11.5 * ratio}px system-ui, sans-serif`;
-  let pen = sprite.getContext("2d");
-  pen.font = font;
-  sprite.width = Math.ceil(pen.measureText(text).width + 8 * ratio);
-  sprite.height = Math.ceil(18 * ratio);
-  pen = sprite.getContext("2d");
-  Object.assign(pen, { font, textAlign: "center", textBaseline: "middle", lineJoin: "round" });
-  Object.assign(pen, { lineWidth: 3.5 * ratio, strokeStyle: colors.paper, fillStyle: colors.ink });
-  pen.strokeText(text, sprite.width / 2, sprite.height / 2);
-  pen.fillText(text, sprite.width / 2, sprite.height / 2);
-  sprites.set(text, sprite);
-  return sprite;
-}
-
 // names, the largest clusters first, where they cover no other; near an edge they move inwards
 function drawNames() {
   const { picked } = state, taken = [], gap = 24 * ratio;
+  Object.assign(context, { font: `600 ${11.5 * ratio}px system-ui, sans-serif`, textAlign: "center", textBaseline: "middle" });
+  Object.assign(context, { lineJoin: "round", lineWidth: 3.5 * ratio, strokeStyle: colors.paper, fillStyle: colors.ink });
   for (const cluster of picked === null ? bySize : [picked, ...bySize]) {
     const place = places[cluster];
     if (!place) continue;
     const wanted = screenX(place.x), y = screenY(place.y);
     if (wanted < 0 || y < gap / 2 || wanted > canvas.width || y > canvas.height - gap / 2) continue;
-    const name = names[cluster] || String(cluster), sprite = spriteOf(name.length > 30 ? `${name.slice(0, 29)}…` : name);
-    const half = sprite.width / 2, x = Math.max(half, Math.min(canvas.width - half, wanted));
+    const full = names[cluster] || String(cluster), name = full.length > 30 ? `${full.slice(0, 29)}…` : full;
+    const half = context.measureText(name).width / 2 + 4 * ratio, x = Math.max(half, Math.min(canvas.width - half, wanted));
     if (taken.some((one) => Math.abs(one.x - x) < one.half + half && Math.abs(one.y - y) < gap)) continue;
     taken.push({ x, y, half });
-    context.drawImage(sprite, Math.round(x - half), Math.round(y - sprite.height / 2));
-    if (taken.length >= 150) break;
+    context.strokeText(name, x, y);
+    context.fillText(name, x, y);
+    if (taken.length >= 100) break;
   }
   if (!moving) canvas.dataset.names = taken.length;
 }
@@ -255,7 +239,7 @@ function hover(i) {
   tip.style.top = `${low ? y + 18 : y - 18 - tip.offsetHeight}px`;
 }
 
-// what is searched for and picked
+// the search and the selected cluster
 function refresh() {
   const { query, picked } = state, matches = new Array(sizes.length).fill(0);
   let count = n;
@@ -305,8 +289,7 @@ function listRows(shown = PAGE) {
   const rows = [], list = at("list"), { typical, confidence } = points;
   for (let i = 0; i < n; i++) if (state.active[i]) rows.push(i);
   list.className = data.images.length ? "images" : "";
-  const by = at("sort").value === "unsure" ? confidence : typical;
-  rows.sort((a, b) => (a >= nKnown) - (b >= nKnown) || by[a] - by[b]);
+  rows.sort((a, b) => (a >= nKnown) - (b >= nKnown) || typical[a] - typical[b]);
   list.replaceChildren();
   for (const i of rows.slice(0, shown)) {
     const item = make("li"), button = make("button", "entry row");
@@ -324,7 +307,6 @@ function listRows(shown = PAGE) {
 
 function pick(picked, fromList) {
   state.picked = picked;
-  at("sorting").hidden = picked === null;
   refresh();
   at("panel").scrollTop = 0;
   const place = picked === null ? null : places[picked];
@@ -398,7 +380,6 @@ at("closer").addEventListener("click", () => {
   const place = places[state.picked];
   if (place) show(place);
 });
-at("sort").addEventListener("change", () => listRows());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColors(); schedule(); });
 new ResizeObserver(() => {
   if (!canvas.clientWidth) return;
@@ -407,7 +388,6 @@ new ResizeObserver(() => {
   canvas.height = Math.round(canvas.clientHeight * ratio);
   image = context.createImageData(canvas.width, canvas.height);
   pixels = new Uint32Array(image.data.buffer);
-  sprites.clear();
   schedule();
 }).observe(canvas);
 
