@@ -138,10 +138,7 @@ def _read_graph(path: Path) -> None:
 
 
 def _make_run(path: Path) -> None:
-    data = path.with_name("data-of-run.npy")
-    np.save(data, _rows(40))
-    options: dict[str, Any] = {"max_steps": 20, "n_init": 1, "n_neighbors": 4, "solver": "train"}
-    fit_run(data, path, FitConfig.of("default", N_CLUSTERS, seed=0, **options))
+    _make_whole_run(path)
     for kept in ("graph", "checkpoint", "labels"):
         if (path / kept).is_dir():
             for file in sorted((path / kept).rglob("*.npy")):

@@ -29,7 +29,7 @@ import faiss
 import numpy as np
 import pyarrow.parquet as pq
 from benchmarks.harness.datasets import load_dataset
-from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import HashingVectorizer
 
 from _shared import Table, give_up, keep, options_of, timed, verdict
 from prcut.errors import PRCutError
@@ -75,23 +75,13 @@ def add_typo(text: str, rng: np.random.Generator) -> str:
 
 
 def encode_texts(texts: list[str], rng: np.random.Generator) -> np.ndarray:
-    """Return vectors of hashed trigrams, projected at random."""
+    """Return vectors of hashed trigrams of lower case, projected at random."""
+    hashing = HashingVectorizer(
+        analyzer="char", ngram_range=(3, 3), n_features=N_HASHED, norm=None, alternate_sign=False
+    )
     projection = rng.standard_normal((N_HASHED, N_COLUMNS)).astype(np.float32)
-    counts = [_trigrams(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)]
-    return np.concatenate([one @ projection for one in counts])
-
-
-def _trigrams(texts: list[str]) -> csr_array:
-    data = [f"  {text.lower()} ".encode() for text in texts]
-    content = np.frombuffer(b"".join(data), np.uint8).astype(np.uint64)
-    text = np.repeat(np.arange(len(data)), [len(one) for one in data])
-    code = content[:-2] + 257 * content[1:-1] + 257**2 * content[2:]
-    hashed = (code * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(49)
-    inside = text[:-2] == text[2:]
-    entries = np.ones(int(inside.sum()), np.float32), (text[:-2][inside], hashed[inside])
-    counts = csr_array(entries, shape=(len(texts), N_HASHED))
-    counts.sum_duplicates()
-    return counts
+    chunks = (texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK))
+    return np.concatenate([hashing.transform(chunk) @ projection for chunk in chunks])
 
 
 def encode_images(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -3,8 +3,7 @@
 The tests marked `weekly`, the lowest versions that pyproject.toml allows, the mutants, and the
 `--quick` version of every benchmark. Two entries run side by side, on one thread each, except those
 that judge ratios of times (``TIMED``): they run alone, and in turns until two of at most three
-agree. Each entry's output is a file in ``build/weekly``; the summary is printed as a table, with
-the machine's load when the entry began.
+agree. Each entry's output is a file in ``build/weekly``.
 
 Exits with 1 when an entry fell short.
 
@@ -17,7 +16,6 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import STDOUT, run
 
@@ -36,21 +34,6 @@ QUICK = ("contest", "tables", "unknown_k")
 MAX_SECONDS = 3600
 
 
-@dataclass(frozen=True)
-class Entry:
-    """How one entry ended."""
-
-    name: str
-    turns: tuple[bool, ...]
-    seconds: float
-    load: float
-
-    @property
-    def held(self) -> bool:
-        """Whether most of its turns held."""
-        return 2 * sum(self.turns) > len(self.turns)
-
-
 def command_of(name: str) -> list[str]:
     """Return the command of an entry."""
     if name == "tests":
@@ -61,9 +44,9 @@ def command_of(name: str) -> list[str]:
     return script if name == "mutants" else [*script, "--quick"]
 
 
-def run_entry(name: str) -> Entry:
-    """Run an entry once, or in turns where it judges times."""
-    start, load, turns = time.monotonic(), os.getloadavg()[0], list[bool]()
+def run_entry(name: str) -> tuple[str, list[bool]]:
+    """Run an entry once, or in turns where it judges times; return which turns held."""
+    start, turns = time.monotonic(), list[bool]()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PRCUT_CPU_ONLY": "1", "CI": "true"}
     with (LOGS / f"{name}.log").open("w") as log:
         while len(turns) < (3 if name in TIMED else 1) and max(map(turns.count, (0, 1))) < 2:
@@ -71,14 +54,13 @@ def run_entry(name: str) -> Entry:
             options = {"stdout": log, "stderr": STDOUT, "cwd": ROOT, "env": environment}
             done = run(["timeout", str(MAX_SECONDS), *command_of(name)], check=False, **options)
             turns.append(done.returncode == 0)
-    entry = Entry(name, tuple(turns), time.monotonic() - start, load)
     marks = ", ".join("held" if turn else "fell short" for turn in turns)
-    print(f"{name}: {marks} ({entry.seconds:.0f} s, load {load:.2f})", flush=True)
-    return entry
+    print(f"{name}: {marks} ({time.monotonic() - start:.0f} s)", flush=True)
+    return name, turns
 
 
 def main() -> int:
-    """Run the entries and print their summary."""
+    """Run the entries, and say which fell short."""
     parser = options_of(__doc__, "the fastest three entries")
     parser.add_argument("--only", nargs="+", help="names of entries")
     given = parser.parse_args()
@@ -89,12 +71,11 @@ def main() -> int:
     with ThreadPoolExecutor(2) as pool:
         entries = [*pool.map(run_entry, [name for name in names if name not in TIMED])]
     entries += [run_entry(name) for name in names if name in TIMED]
-
-    print("\n| entry | turns that held | seconds | load at its start |\n|---|---|---|---|")
-    for one in entries:
-        turns = f"{sum(one.turns)} of {len(one.turns)}"
-        print(f"| {one.name} | {turns} | {one.seconds:.0f} | {one.load:.2f} |")
-    short = [f"{one.name}: see build/weekly/{one.name}.log" for one in entries if not one.held]
+    short = [
+        f"{name}: see build/weekly/{name}.log"
+        for name, turns in entries
+        if 2 * sum(turns) <= len(turns)
+    ]
     return verdict(short, f"all {len(entries)} entries")
 
 

@@ -12,7 +12,6 @@ from benchmarks.harness.peers import PEERS
 from benchmarks.harness.task import Method, Task
 
 from prcut.errors import InvalidInputError
-from prcut.search.partition import refine_labels
 
 __all__ = ["METHODS"]
 
@@ -45,12 +44,6 @@ def _given_graph(**options: Any) -> Callable[[Task], np.ndarray]:
     return run
 
 
-def _spectral_refined(task: Task) -> np.ndarray:
-    """Refine spectral clustering by our last stage, to see how much of a lower cut is due to it."""
-    labels = PEERS["spectral_clustering"].run(task)
-    return refine_labels(task.graph, labels, task.n_clusters, balance_weight=0.0)
-
-
 def _refuse(task: Task) -> np.ndarray:  # noqa: ARG001
     raise InvalidInputError(
         "this method cannot be run on rows alone: it learns from labels in table1, or has records "
@@ -64,6 +57,7 @@ _RECORDED = {
     "kahip": Method("KaHIP", _refuse, ("kahip",), on_graph=True),
     "minibatch_kmeans": Method("MiniBatchKMeans (scikit-learn)", _refuse, ("scikit-learn",)),
     "turtle": Method("TURTLE (written anew)", _refuse, ("torch",)),
+    "spectral_refined": Method("SpectralClustering, refined by prcut", _refuse, (), on_graph=True),
     "spectralnet": Method("SpectralNet", _refuse, ("spectralnet", "torch")),
 }
 METHODS: dict[str, Method] = {
@@ -93,11 +87,5 @@ METHODS: dict[str, Method] = {
     },
     "prcut_cut": Method(
         "PRCut, same graph, no balance", _given_graph(balance_weight=0.0), _PACKAGES, on_graph=True
-    ),
-    "spectral_refined": Method(
-        "SpectralClustering, refined by prcut",
-        _spectral_refined,
-        (*_PACKAGES, "scikit-learn", "pyamg"),
-        on_graph=True,
     ),
 }

@@ -20,7 +20,7 @@ _QUICK_METHODS = (
     *("prcut", "prcut_graph", "prcut_cut", "prcut_trained", "prcut_trained_graph"),
 )
 _ALL = (
-    *(*PEERS, "spectral_refined", "prcut", "prcut_fast", "prcut_best"),
+    *(*PEERS, "prcut", "prcut_fast", "prcut_best"),
     *("prcut_graph", "prcut_cut", "prcut_trained"),
 )
 # with seeds 0 to 4, where others have three

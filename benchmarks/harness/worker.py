@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -99,7 +98,6 @@ def _with_labels(spec: RunSpec) -> tuple[Inputs, Callable[[], np.ndarray]]:
 def main(arguments: list[str]) -> int:
     """Run what standard input asks for."""
     inputs_path, result_path = arguments
-    _end_with_parent()
     try:
         result = run_spec(RunSpec(**json.loads(sys.stdin.readline())), inputs_path)
     except PRCutError as error:
@@ -114,18 +112,6 @@ def _say_started() -> None:
     sys.stdout.write("started\n")
     sys.stdout.flush()
     os.dup2(2, 1)
-
-
-def _end_with_parent() -> None:
-    """End when the process that started this one is killed: nobody would take the result."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _cpu_seconds() -> float:
