@@ -6,7 +6,6 @@ needs another package, logs and warns on its own, and differs between versions.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from prcut.errors import InvalidInputError, PRCutError
 from prcut.runtime.folder import Folder
 from prcut.training.assigner.network import Assigner
 
-# read by runtimes since 2022
-_OPSET = 17
+# the first with Gelu, which onnxruntime reads since 1.17 (2024)
+_OPSET = 20
 # one protobuf message holds no more
 _MAX_BYTES = 2**31 - 1
 # an upper bound for everything but the weights
@@ -66,47 +65,30 @@ def _model(assigner: Assigner) -> Any:
     nodes: list[Any] = []
     weights: list[Any] = []
 
-    def constant(name: str, value: Tensor) -> str:
-        weights.append(numpy_helper.from_array(value.contiguous().numpy(), name))
-        return name
-
     def add(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
 
-    def describe(name: str, dtype: int, *width: int) -> Any:
-        return helper.make_tensor_value_info(name, dtype, ["batch", *width])
-
-    if assigner.hidden:  # runtimes warn about unused constants
-        half = constant("half", torch.tensor(0.5))
-        one = constant("one", torch.tensor(1.0))
-        root = constant("root_2", torch.tensor(math.sqrt(2)))
     rows = "features"
     for number, layer in enumerate([*assigner.body, assigner.head]):
-        if isinstance(layer, nn.Linear):
-            weight, bias = _weight_and_bias(layer)
-            inputs = [rows, constant(f"weight_{number}", weight), constant(f"bias_{number}", bias)]
-            rows = add("Gemm", inputs, f"linear_{number}", transB=1)
-        else:  # a GELU, x (1 + erf(x / √2)) / 2: as one operator it only exists since opset 20
-            scaled = add("Div", [rows, root], f"scaled_{number}")
-            shifted = add("Add", [add("Erf", [scaled], f"erf_{number}"), one], f"shifted_{number}")
-            doubled = add("Mul", [rows, shifted], f"doubled_{number}")
-            rows = add("Mul", [doubled, half], f"gelu_{number}")
+        if not isinstance(layer, nn.Linear):
+            rows = add("Gelu", [rows], f"gelu_{number}")
+            continue
+        names = [f"weight_{number}", f"bias_{number}"]
+        for name, value in zip(names, _weight_and_bias(layer), strict=True):
+            weights.append(numpy_helper.from_array(value.contiguous().numpy(), name))
+        rows = add("Gemm", [rows, *names], f"linear_{number}", transB=1)
     probs = add("Softmax", [rows], "probs", axis=-1)
     add("ArgMax", [probs], "labels", axis=-1, keepdims=0)
-    graph = helper.make_graph(
-        nodes,
-        "prcut",
-        [describe("features", TensorProto.FLOAT, assigner.n_features)],
-        [
-            describe("probs", TensorProto.FLOAT, assigner.n_clusters),
-            describe("labels", TensorProto.INT64),
-        ],
-        initializer=weights,
-    )
+    describe = helper.make_tensor_value_info
+    inputs = [describe("features", TensorProto.FLOAT, ["batch", assigner.n_features])]
+    outputs = [
+        describe("probs", TensorProto.FLOAT, ["batch", assigner.n_clusters]),
+        describe("labels", TensorProto.INT64, ["batch"]),
+    ]
     operators = helper.make_opsetid("", _OPSET)
     return helper.make_model(
-        graph,
+        helper.make_graph(nodes, "prcut", inputs, outputs, initializer=weights),
         opset_imports=[operators],
         # the newest would exclude runtimes that know the operators
         ir_version=helper.find_min_ir_version_for([operators]),
