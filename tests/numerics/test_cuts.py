@@ -62,7 +62,7 @@ def test_cluster_of_isolated_rows_adds_nothing() -> None:
 @pytest.mark.parametrize(
     ("labels", "n_clusters", "message"),
     [
-        (torch.zeros(3), None, "labels have dtype torch.float32, expected integers"),
+        (torch.zeros(3), None, "labels have dtype torch.float32 .* expected integers"),
         (torch.zeros(4, dtype=torch.int64), None, r"shape \(4,\), expected .*=\(3,\)"),
         (torch.tensor([0, -1, 0]), None, "labels contain -1, expected values >= 0"),
         (torch.tensor([0, 2, 0]), 2, "labels contain 2, expected values < n_clusters=2"),
@@ -87,7 +87,7 @@ def test_wrong_graph_node_weight_and_reduction_are_refused() -> None:
     ):
         ratio_cut(weight, labels.numpy())  # type: ignore[arg-type]
     for cut in (ratio_cut, normalized_cut, cluster_links):
-        with pytest.raises(ValueError, match=r"layout torch.strided, expected torch.sparse_csr"):
+        with pytest.raises(ValueError, match=r"layout torch.strided .* expected torch.sparse_csr"):
             cut(weight.to_dense(), labels)
     with pytest.raises(ValueError, match=r"node_weight has shape \(2,\), expected"):
         ratio_cut(weight, labels, node_weight=torch.ones(2))

@@ -36,7 +36,7 @@ def test_sizes_are_returned() -> None:
 
 def test_weights_that_are_not_square_are_refused() -> None:
     wide = torch.ones(2, 3).to_sparse_csr()
-    with pytest.raises(InvalidInputError, match=r"weight has shape \(2, 3\), expected \(n_samples"):
+    with pytest.raises(InvalidInputError, match=r"weight has .* shape \(2, 3\), expected"):
         check_graph_weight(wide)
 
 
@@ -44,9 +44,9 @@ def test_weights_that_are_not_square_are_refused() -> None:
     ("probs", "message"),
     [
         ([[1.0]], r"probs is of type list, expected a torch tensor; use torch\.as_tensor\(probs\)"),
-        (torch.ones(3, 2, dtype=torch.int64), "probs have dtype torch.int64, expected a floating"),
-        (torch.ones(3), r"probs have shape \(3,\), expected \(n_samples, n_clusters\)"),
-        (torch.ones(2, 2), r"probs have shape \(2, 2\), .* with n_samples=3"),
+        (torch.ones(3, 2, dtype=torch.int64), "probs have dtype torch.int64 .* expected a floating"),
+        (torch.ones(3), r"shape \(3,\), expected .*\(n_samples, n_clusters\)"),
+        (torch.ones(2, 2), r"shape \(2, 2\), .* with n_samples=3"),
     ],
 )
 def test_wrong_probs_are_refused(probs: Any, message: str) -> None:

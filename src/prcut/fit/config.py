@@ -299,9 +299,8 @@ def check_n_samples(n_samples: int, config: FitConfig) -> None:
 
 def check_fraction(outliers: Any) -> None:
     """Reject anything but None and a fraction of the rows."""
-    if outliers is None:
-        return
-    if isinstance(outliers, bool) or not isinstance(outliers, Real):
-        raise InvalidInputError(f"{outliers=} must be a fraction of the rows, or None.")
-    if not 0 <= float(outliers) < 1:
-        raise InvalidInputError(f"{outliers=} must be at least 0 and below 1.")
+    is_number = isinstance(outliers, Real) and not isinstance(outliers, bool)
+    if outliers is not None and not (is_number and 0 <= float(outliers) < 1):
+        raise InvalidInputError(
+            f"{outliers=} must be a fraction of the rows, at least 0 and below 1, or None."
+        )

@@ -1,10 +1,11 @@
-"""Rows that belong nowhere: far from their cluster, or between clusters."""
+"""Outliers: rows far from their cluster, or between clusters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import ndimage
 from scipy.sparse import csr_array
 
 from prcut.graph.exact_search import find_nearest
@@ -13,24 +14,27 @@ from prcut.graph.rows import as_rows, divide_columns, row_products
 if TYPE_CHECKING:
     from prcut.fit.config import FitConfig
 
-# rows of the fit that later rows are compared with at most, and how many of them each
-MAX_EXEMPLARS, _N_NEAR = 10_000, 10
+# rows of the fit that later rows are compared with, at most, and the nearest of them that count
+MAX_EXEMPLARS = 10_000
+_N_NEAR = 10
 _BLOCK_ROWS = 1024
-# arrays of sparse rows; a label beyond which no cluster's can be
-_SPARSE, _MAX_LABEL = ("data", "indices", "indptr"), 2**31
+# arrays of sparse rows
+_SPARSE = ("data", "indices", "indptr")
+# labels of clusters are smaller
+_MAX_LABEL = 2**31
 
 
 class OutlierScores(NamedTuple):
-    """How far rows are from belonging to their clusters.
+    """How far rows are from being usual in their clusters.
 
     Attributes
     ----------
     stray : float64 array, shape (n_samples,)
         Logarithm of a row's distance to its nearest exemplars over what is usual in its cluster.
     between : float64 array, shape (n_samples,)
-        Share of two steps along nearest exemplars that do not stay in one cluster.
+        Fraction of walks of two steps along nearest exemplars that leave the cluster.
     p_value : float64 array, shape (n_samples,)
-        At most a fraction α of rows like those of the fit have a value of α or below.
+        At most a fraction α of rows like those of the fit have a p-value of α or below.
     """
 
     stray: np.ndarray
@@ -41,13 +45,13 @@ class OutlierScores(NamedTuple):
 class Exemplars(NamedTuple):
     """Rows of a fit, with their clusters, that other rows are compared with.
 
-    The first half, at random, are the *reference*: rows are scored by their nearest rows of it. The
-    others are as new to it as later rows are, so their scores say how unusual one is.
+    A random half is the *reference*: rows are scored by their nearest rows of it. The other half is
+    as new to the reference as later rows are, so its scores show how unusual a score is.
 
     Attributes
     ----------
     rows : float32 array or CSR array, shape (n_exemplars, n_features)
-        Of length 1 where the metric compares directions.
+        Scaled to length 1 for the cosine metric.
     labels : int64 array, shape (n_exemplars,)
     near : int64 array, shape (n_exemplars, n_near)
         The nearest other rows of the reference.
@@ -98,12 +102,11 @@ class Exemplars(NamedTuple):
         return cls(rows, labels, near, radius)
 
     def score(self, rows: Any) -> OutlierScores:
-        """Score comparable rows; one of the reference is compared with the rest of it.
+        """Score comparable rows; a row of the reference is compared with the rest of it.
 
-        A row's cluster is here the one that most of its nearest exemplars are in, so that rows of
-        the fit and later ones are treated alike. The p-value is that of the more unusual of the two
-        scores, doubled: each is the rank among the scores of the exemplars that are not in the
-        reference (split-conformal).
+        The cluster of a row is that of most of its nearest exemplars, for rows of the fit and later
+        rows alike. Each score is ranked among the scores of the exemplars outside the reference
+        (split-conformal); the p-value is twice the smaller rank.
         """
         n_reference = _n_reference(len(self.labels))
         known = self._scores(self.near[n_reference:], self.radius[n_reference:])
@@ -122,14 +125,12 @@ class Exemplars(NamedTuple):
 
     def _usual_radius(self) -> np.ndarray:
         """Return the median radius of every cluster, or that of all where it is smaller."""
-        usual = np.ones(int(self.labels.max()) + 1, np.float32)
         n_reference = _n_reference(len(self.labels))
-        inside, radius = self.labels[:n_reference], self.radius[:n_reference]
-        order = np.argsort(inside, kind="stable")
-        labels, first = np.unique(inside[order], return_index=True)
-        parts = np.split(radius[order], first[1:])
-        usual[labels] = [np.median(part) for part in parts]
-        # strays may be a cluster of their own, which is not to say what is usual
+        labels, radius = self.labels[:n_reference], self.radius[:n_reference]
+        usual = np.ones(int(self.labels.max()) + 1, np.float32)
+        used = np.unique(labels)
+        usual[used] = ndimage.median(radius, labels, used)
+        # outliers may form a cluster, whose radius is not usual
         limited: np.ndarray = np.minimum(usual, np.median(radius))
         return limited
 
@@ -143,7 +144,7 @@ def comparable(rows: Any, scales: Any, metric: str) -> Any:
 
 
 class OutlierRule(NamedTuple):
-    """Which rows belong nowhere: at most a fraction of rows like the exemplars does."""
+    """Which rows are outliers: at most a fraction of rows like the exemplars."""
 
     exemplars: Exemplars
     fraction: float
@@ -151,13 +152,13 @@ class OutlierRule(NamedTuple):
     metric: str
 
     def rejects(self, rows: Any) -> Any:
-        """Return whether each of some rows belongs nowhere."""
+        """Return whether each row is an outlier."""
         compared = comparable(rows, self.scales, self.metric)
         return self.exemplars.score(compared).p_value <= self.fraction
 
 
 def _n_reference(n_exemplars: int) -> int:
-    """Return how many exemplars are the reference: half of them, and two at least."""
+    """Return the size of the reference: half of the exemplars, and at least two."""
     return max(2, n_exemplars - n_exemplars // 2)
 
 
@@ -184,6 +185,6 @@ def _log(radius: np.ndarray) -> Any:
 
 
 def _rank(scores: np.ndarray, known: np.ndarray) -> Any:
-    """Return the fraction of scores, the known ones and this, that are as high."""
+    """Return the fraction of scores, the known ones and itself, that are as high."""
     n_higher = len(known) - np.searchsorted(np.sort(known), scores, "left")
     return (1 + n_higher) / (1 + len(known))

@@ -21,14 +21,12 @@ def _check_tensor(name: str, value: object) -> None:
 def check_graph_weight(weight: Tensor) -> int:
     """Return ``n_samples`` of a square CSR tensor of similarities."""
     _check_tensor("weight", weight)
-    if weight.layout != torch.sparse_csr:
+    is_square = weight.ndim == 2 and weight.shape[0] == weight.shape[1]
+    if weight.layout != torch.sparse_csr or not is_square:
         raise InvalidInputError(
-            f"weight has layout {weight.layout}, expected torch.sparse_csr; "
-            "pass SimilarityGraph.from_scipy(...).weight."
-        )
-    if weight.ndim != 2 or weight.shape[0] != weight.shape[1]:
-        raise InvalidInputError(
-            f"weight has shape {tuple(weight.shape)}, expected (n_samples, n_samples)."
+            f"weight has layout {weight.layout} and shape {tuple(weight.shape)}, expected "
+            "torch.sparse_csr of shape (n_samples, n_samples); pass "
+            "SimilarityGraph.from_scipy(...).weight."
         )
     return weight.shape[0]
 
@@ -36,13 +34,11 @@ def check_graph_weight(weight: Tensor) -> int:
 def check_labels(labels: Tensor, n_samples: int, n_clusters: int | None = None) -> int:
     """Return ``n_clusters`` of a labelling: one integer in ``[0, n_clusters)`` per row."""
     _check_tensor("labels", labels)
-    if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+    is_whole = labels.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    if not is_whole or labels.shape != (n_samples,):
         raise InvalidInputError(
-            f"labels have dtype {labels.dtype}, expected integers; use labels.long()."
-        )
-    if labels.shape != (n_samples,):
-        raise InvalidInputError(
-            f"labels have shape {tuple(labels.shape)}, expected (n_samples,)=({n_samples},)."
+            f"labels have dtype {labels.dtype} and shape {tuple(labels.shape)}, expected integers "
+            f"of shape (n_samples,)=({n_samples},); use labels.long()."
         )
     if n_samples == 0:
         return n_clusters or 0
@@ -58,19 +54,17 @@ def check_labels(labels: Tensor, n_samples: int, n_clusters: int | None = None) 
 
 
 def check_probs(probs: Tensor, n_samples: int) -> None:
-    """Refuse ``probs`` that are not a floating (n_samples, n_clusters) table."""
+    """Reject ``probs`` that are not a floating (n_samples, n_clusters) table."""
     _check_tensor("probs", probs)
-    if not probs.is_floating_point():
-        raise InvalidInputError(f"probs have dtype {probs.dtype}, expected a floating dtype.")
-    if probs.ndim != 2 or probs.shape[0] != n_samples:
+    if not probs.is_floating_point() or probs.ndim != 2 or probs.shape[0] != n_samples:
         raise InvalidInputError(
-            f"probs have shape {tuple(probs.shape)}, expected (n_samples, n_clusters) "
-            f"with {n_samples=}."
+            f"probs have dtype {probs.dtype} and shape {tuple(probs.shape)}, expected a floating "
+            f"dtype and shape (n_samples, n_clusters) with {n_samples=}."
         )
 
 
 def check_node_weight(node_weight: Tensor, n_samples: int) -> None:
-    """Refuse node weights that are not one finite value >= 0 per row."""
+    """Reject node weights that are not one finite value >= 0 per row."""
     _check_tensor("node_weight", node_weight)
     if node_weight.shape != (n_samples,):
         raise InvalidInputError(

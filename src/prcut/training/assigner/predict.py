@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from prcut.training.assigner.network import Assigner
 # numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took 1.5
 # times as long at 128 features and 1,000 clusters
 _CHUNK_NUMBERS = 2**21
-# probability of the cluster of an outlier of the fit: of rows whose starts all disagreed
+# confidence in the cluster of a row where all restarts disagreed
 _LEAST_SHARE = 0.6
 
 
@@ -42,26 +42,27 @@ def assign_labels(assigner: Assigner, features: Any) -> np.ndarray:
     return labels
 
 
-@torch.inference_mode()
 def assign_probs(assigner: Assigner, features: Any) -> np.ndarray:
     """Return cluster probabilities of every row, float32, shape (n_samples, n_clusters)."""
-    probs = np.empty((features.shape[0], assigner.n_clusters), np.float32)
-    for rows, chunk in row_chunks(assigner, features):
-        of_chunk = assigner.probs(chunk)
-        check_numbers(of_chunk[:, 0], rows.start)  # one NaN makes all of its row NaN
-        probs[rows] = of_chunk.cpu().numpy()
-    return probs
+    return _apply(assigner, features, assigner.probs, assigner.n_clusters)
+
+
+def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
+    """Return the bottleneck's activations, or the logits where there is no bottleneck, float32."""
+    if assigner.bottleneck is None:
+        return _apply(assigner, features, assigner, assigner.n_clusters)
+    return _apply(assigner, features, assigner.represent, assigner.bottleneck)
 
 
 @torch.inference_mode()
-def represent_rows(assigner: Assigner, features: Any) -> np.ndarray:
-    """Return the bottleneck's activations, or the logits where there is no bottleneck, float32."""
-    represent = assigner if assigner.bottleneck is None else assigner.represent
-    out = np.empty((features.shape[0], assigner.bottleneck or assigner.n_clusters), np.float32)
+def _apply(
+    assigner: Assigner, features: Any, function: Callable[[Tensor], Tensor], width: int
+) -> np.ndarray:
+    out = np.empty((features.shape[0], width), np.float32)
     for rows, chunk in row_chunks(assigner, features):
-        representation = represent(chunk)
-        check_numbers(representation.sum(1), rows.start)
-        out[rows] = representation.cpu().numpy()
+        values = function(chunk)
+        check_numbers(values.sum(1), rows.start)  # one NaN makes the sum NaN
+        out[rows] = values.cpu().numpy()
     return out
 
 
@@ -91,7 +92,7 @@ def hidden_rows(assigner: Assigner, features: Any) -> np.ndarray:
 
 
 def check_numbers(values: Tensor, start: int) -> None:
-    """Refuse rows, counted from ``start``, for which the assigner gives NaN or infinity."""
+    """Reject rows, counted from ``start``, for which the assigner gives NaN or infinity."""
     finite = values.isfinite()
     if not bool(finite.all()):
         row = start + int(finite.int().argmin())
@@ -114,9 +115,10 @@ def row_chunks(assigner: Assigner, features: Any) -> Iterator[tuple[slice, Tenso
 
 
 def keep_labels(probs: np.ndarray, clusters: np.ndarray, confidence: np.ndarray) -> np.ndarray:
-    """Give rows of a fit the cluster they have, where the assigner finds another likelier.
+    """Make the known cluster of every row the likeliest.
 
-    Its probability is what the fit said of the row, but for outliers, of which it said 0.
+    Where the assigner prefers another cluster, the known one gets its confidence as probability, or
+    the least confidence for outliers, whose confidence is 0.
 
     >>> keep_labels(np.array([[0.75, 0.25]]), np.array([1]), np.array([0.8])).round(2).tolist()
     [[0.2, 0.8]]
