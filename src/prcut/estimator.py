@@ -25,10 +25,10 @@ from prcut.fit.assign import Lazy, Start, train_further
 from prcut.fit.choose import as_graph, build_neighbor_graph, choose_n_clusters, choose_scales
 from prcut.fit.clusters import ClusterIds, Layers, score_labels
 from prcut.fit.config import Effort, FitConfig, Preset, Solver
-from prcut.fit.fit import Fit, fit_rows
+from prcut.fit.fit import Fit, fit_rows, keep_some
 from prcut.fit.known import Known
 from prcut.fit.outliers import Exemplars, OutlierRule, OutlierScores, comparable
-from prcut.fit.update import find_positions, keep_some, stack_rows, update_rows
+from prcut.fit.update import find_positions, stack_rows, update_rows
 from prcut.graph.build import PairSimilarity, Similarity, graph_features
 from prcut.graph.neighbors import Metric
 from prcut.graph.rows import RowIndex, divide_columns, row_keys, subtract_origin

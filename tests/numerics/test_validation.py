@@ -44,7 +44,10 @@ def test_weights_that_are_not_square_are_refused() -> None:
     ("probs", "message"),
     [
         ([[1.0]], r"probs is of type list, expected a torch tensor; use torch\.as_tensor\(probs\)"),
-        (torch.ones(3, 2, dtype=torch.int64), "probs have dtype torch.int64 .* expected a floating"),
+        (
+            torch.ones(3, 2, dtype=torch.int64),
+            "probs have dtype torch.int64 .* expected a floating",
+        ),
         (torch.ones(3), r"shape \(3,\), expected .*\(n_samples, n_clusters\)"),
         (torch.ones(2, 2), r"shape \(2, 2\), .* with n_samples=3"),
     ],

@@ -30,6 +30,8 @@ from prcut.training.state import TrainState
 
 # fewer rows are searched in a fraction of the time that training takes
 _MIN_TRAINED_ROWS = 20_000
+# rows of a fit that an update compares new rows with
+_KEPT_ROWS = 10_000
 # similarities that depend on distances alone
 _OF_DISTANCES = ("mean", "binary", "self_tuning")
 
@@ -179,6 +181,16 @@ def fit_rows(
         origin=origin,
         stability=stability,
     )
+
+
+def keep_some(rows: Any, labels: np.ndarray, seed: int) -> tuple[Any, np.ndarray]:
+    """Return up to 10,000 rows of a fit, with their clusters, for a later update."""
+    n_samples = rows.shape[0]
+    drawn = np.arange(n_samples)
+    if n_samples > _KEPT_ROWS:
+        rng = np.random.default_rng([seed, 4])
+        drawn = np.sort(rng.choice(n_samples, _KEPT_ROWS, replace=False))
+    return rows[drawn], labels[drawn]
 
 
 def _center(rows: Any, config: FitConfig) -> tuple[Any, np.ndarray | None]:

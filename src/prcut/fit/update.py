@@ -1,4 +1,4 @@
-"""Follow data that come week by week: clusters keep their ids, unless the objective pays for it."""
+"""Continue a fit with new rows: clusters keep their ids unless a change lowers the objective."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from prcut.search.votes import Votes
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import assign_labels
 
-# rows of a fit that the next update compares new rows with
-_KEPT_ROWS = 10_000
-
 
 class Update(NamedTuple):
     """A fit that continues another.
@@ -34,9 +31,9 @@ class Update(NamedTuple):
         Of the earlier rows, then the new ones.
     names : ClusterIds
     changes : tuple of Change
-        Births, merges and deaths, with ids in place of the clusters' numbers.
+        Clusters added, merged and removed, with ids in place of the clusters' numbers.
     n_renamed : int
-        Earlier rows that have another id than before.
+        Number of earlier rows whose id changed.
     """
 
     fit: Fit
@@ -67,7 +64,7 @@ def update_rows(
     old_labels : int64 array, shape (n_old_rows,)
         Clusters of the earlier rows, −1 where they are not known.
     assigner : Assigner
-        Of the earlier fit; it says where rows without a cluster begin.
+        Of the earlier fit; it gives rows without a cluster their first one.
     config : FitConfig
         Of the earlier fit.
     names : ClusterIds
@@ -83,7 +80,7 @@ def update_rows(
     """
     if not 0 <= stickiness < 1:
         raise InvalidInputError(f"{stickiness=} must be at least 0 and below 1.")
-    refuse_known(config, "update, which counts rows alike and leaves sizes free")
+    refuse_known(config, "update, which gives rows equal weight and leaves sizes free")
     rows = stack_rows(old_rows, new_rows)
     before = np.concatenate([old_labels, np.full(new_rows.shape[0], -1)])
     first = before.copy()
@@ -113,7 +110,7 @@ def update_rows(
         scales=scales,
         origin=origin,
     )
-    ids = [*named.tolist(), -1]  # no other is -1, and so the last
+    ids = [*named.tolist(), -1]  # a change without another cluster has other=-1: the last id
     changes = tuple(
         one._replace(cluster=ids[one.cluster], other=ids[one.other]) for one in found.changes
     )
@@ -126,16 +123,6 @@ def stack_rows(*parts: Any) -> Any:
     if any(scipy.sparse.issparse(part) for part in parts):
         return scipy.sparse.vstack(parts, format="csr")
     return np.concatenate(parts)
-
-
-def keep_some(rows: Any, labels: np.ndarray, seed: int) -> tuple[Any, np.ndarray]:
-    """Return rows of a fit, ten thousand at most, with their clusters."""
-    n_samples = rows.shape[0]
-    drawn = np.arange(n_samples)
-    if n_samples > _KEPT_ROWS:
-        rng = np.random.default_rng([seed, 4])
-        drawn = np.sort(rng.choice(n_samples, _KEPT_ROWS, replace=False))
-    return rows[drawn], labels[drawn]
 
 
 def find_positions(names: ClusterIds, assigner: Assigner, rows: Any, ids: Any) -> np.ndarray:

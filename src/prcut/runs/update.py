@@ -107,7 +107,7 @@ def update_run(
     :func:`prcut.fit.update.update_rows`. A cluster dies of which neither has any.
     """
     before = FinishedRun.open(run, old_data)
-    refuse_known(before.config, "update, which counts rows alike and leaves sizes free")
+    refuse_known(before.config, "update, which gives rows equal weight and leaves sizes free")
     plan, where = before.plan, absolute_path(path)
     names = {"column": column or plan["column"], "id_column": id_column or plan["id_column"]}
     source = open_source(data, **names)
