@@ -18,7 +18,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import prcut
 from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
 from prcut.errors import CorruptFileError, DataWarning, InvalidInputError
 from prcut.numerics.objective import hard_objective
@@ -291,19 +290,6 @@ def test_names_functions_and_generators_are_saved_as_far_as_json_can(
         loaded.score(frame)
 
 
-def test_onnx_gives_the_same_labels(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
-    runtime = pytest.importorskip("onnxruntime", reason="needs the extra 'onnx'")
-    onnx = pytest.importorskip("onnx", reason="needs the extra 'onnx'")
-    fitted.export_onnx(tmp_path / "model.onnx")
-    session = runtime.InferenceSession(tmp_path / "model.onnx")
-    rows = blobs[0].astype(np.float32)
-    probs, labels = session.run(["probs", "labels"], {"features": rows})
-    np.testing.assert_array_equal(labels, fitted.labels_)
-    np.testing.assert_allclose(probs, fitted.predict_proba(rows), atol=1e-5)
-    model = onnx.load(tmp_path / "model.onnx")
-    assert (model.producer_name, model.producer_version) == ("prcut", prcut.__version__)
-
-
 # -- every error, with its wording ---------------------------------------------------------------
 
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
@@ -358,9 +344,6 @@ def test_verbose_shows_progress_on_standard_error_alone(capfd: pytest.CaptureFix
     assert out == ""
     assert err.splitlines()[-1].startswith("training 2/2: 30/30  cut ")
     assert "clusters 3/3  confidence 0." in err
-
-
-# -- BERTopic ------------------------------------------------------------------------------------
 
 
 def test_columns_in_units_of_their_own(tmp_path: Path) -> None:

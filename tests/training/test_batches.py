@@ -24,7 +24,7 @@ from prcut.training.batches import (
     pair_sums,
     step_generator,
 )
-from prcut.training.pairs import GraphPairs, PairSampler, UniformPairs, WalkPairs
+from prcut.training.pairs import GraphPairs, WalkPairs
 from training.test_pairs import samplers, weighted_graph
 
 N_SAMPLES = 40
@@ -154,34 +154,6 @@ def test_errors_of_a_draw_reach_the_reader(tmp_path: Path) -> None:
         with pytest.raises(IndexError), closing(GatheredPairs(sampler(), rows).stream(32)) as batch:
             next(batch)
         assert gathering_threads() == 0
-
-
-@pytest.mark.parametrize("make_sampler", [sampler, lambda: UniformPairs(sampler().graph)])
-@pytest.mark.parametrize("heads", [(), (3,)])
-@pytest.mark.parametrize("in_cache", [1 << 17, 50])
-def test_sums_of_pairs_and_their_gradient(
-    make_sampler: Callable[[], PairSampler],
-    heads: tuple[int, ...],
-    in_cache: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Halves, and positions anywhere: the same numbers and gradients as plain indexing."""
-    monkeypatch.setattr("prcut.numerics.objective._VALUES_IN_CACHE", in_cache)
-    (batch,) = first_batches(GatheredPairs(make_sampler(), ROWS), 1)
-    generator = torch.Generator().manual_seed(0)
-    shape = (len(batch.features), 3, *heads)
-    probs = torch.rand(shape, generator=generator, dtype=torch.float64).requires_grad_()
-    node_weight = torch.rand(shape[0], generator=generator, dtype=torch.float64)
-    batch = batch._replace(node_weight=node_weight)
-    source, target = probs[batch.source], probs[batch.target]
-    cuts = torch.einsum("a,a...->...", batch.weight.double(), source + target - 2 * source * target)
-    masses = torch.einsum("n,n...->...", node_weight, probs)
-    found = []
-    for sums in (pair_sums(probs, batch), (0.5 * cuts, masses)):
-        (gradient,) = torch.autograd.grad((sums[0] / sums[1]).sum(), probs)
-        found.append([*sums, gradient])
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs)
 
 
 def test_a_sampler_may_depend_on_the_step() -> None:

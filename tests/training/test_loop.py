@@ -65,15 +65,6 @@ def test_one_step_is_algorithm_1_written_out() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_balance_weight_means_the_same_at_every_k() -> None:
-    for n_clusters in (2, 10, 1000):
-        mass = torch.full((n_clusters,), 1 / (n_clusters - 1), dtype=torch.float64)
-        mass[0] = 0
-        price = balance_factor(0.3, n_clusters) * cluster_imbalance(mass)
-        assert price.item() == pytest.approx(0.3)
-    assert balance_factor(0.3, 1) == 0
-
-
 def test_clusters_are_found() -> None:
     pairs, assigner = problem()
     seen: list[Record] = []

@@ -95,27 +95,6 @@ def test_mean_of_drawn_pairs_is_the_kernel(
     assert stats.chisquare(found[possible].numpy(), expected[possible].numpy()).pvalue > 1e-4
 
 
-# both ways of drawing without replacement
-@pytest.mark.parametrize(("make_graph", "batch_size"), [(weighted_graph, 3), (unweighted_graph, 6)])
-def test_mean_of_uniform_pairs_is_the_kernel(
-    make_graph: Callable[[], SimilarityGraph], batch_size: int
-) -> None:
-    sampler = UniformPairs(make_graph())
-    n_samples, generator = sampler.graph.n_samples, seeded(5)
-    n_draws = 2_500
-    total = torch.zeros(n_samples, n_samples, dtype=torch.float64)
-    for _ in range(n_draws):
-        batch = sampler.draw(batch_size, generator)
-        total += table(batch, n_samples, batch.weight)
-    kernel = kernel_by_loops(sampler.graph, 1)
-    assert total[kernel == 0].sum() == 0
-    # an entry is met with probability (b/n)², both batches being independent, or not at all
-    met = (batch_size / n_samples) ** 2
-    error = (kernel / met) * (met * (1 - met) / n_draws) ** 0.5
-    z = ((total / n_draws - kernel) / error)[kernel > 0]
-    assert z.abs().max() < MAX_Z
-
-
 @graphs
 @pytest.mark.parametrize("batch_size", [1, 3, 6])
 def test_uniform_pairs_are_all_edges_between_the_batches(

@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 from prcut import Assigner
-from prcut.numerics.objective import balance_factor
 from prcut.training.settings import TrainConfig
 from prcut.training.state import Record, TrainState
-
-
-def test_the_papers_balance_weight_is_100_on_its_own_scale() -> None:
-    for n_clusters in (2, 10, 77):
-        config = TrainConfig.paper(n_clusters, "adam")
-        assert balance_factor(config.balance_weight, n_clusters) == pytest.approx(50)
-    assert TrainConfig.paper(1, "rmsprop").balance_weight == 0
 
 
 def test_schedule_warms_up_and_falls_to_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Choose the number of neighbours by the graphs themselves, without labels."""
+"""Choose the number of neighbours, the units and the number of clusters, without labels."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ _LOG = logging.getLogger(__name__)
 
 # numbers of neighbours to try
 _FEW_TO_MANY = (15, 50, 100)
-# mean adjusted Rand index of the partitions of resampled graphs from which they agree
+# partitions of resampled graphs agree from this mean adjusted Rand index on
 _AGREE = 0.6
 # resamples of a fast fit: two can be compared
 _FAST_RESAMPLES = 2
-# the fraction of the neighbours that a fast fit, and any other, is to find
-_FAST_RECALL, _RECALL = 0.95, 0.98
-# to count clusters: few neighbours where the spread of the degrees, in means, is small
-_COUNTED, _EVEN = (10, 30), 1 / 3
+# fraction of the true neighbours that a fast fit finds, and that other fits find
+_FAST_RECALL = 0.95
+_RECALL = 0.98
+# neighbours with which clusters are counted: the fewer where degrees are even
+_COUNTED = (10, 30)
+# degrees are even where their deviation is at most this fraction of their mean
+_EVEN = 1 / 3
 
 
 class ChosenGraph(NamedTuple):
-    """A graph to cluster, and the partitions of its resamples if it was chosen by these."""
+    """A graph to cluster, with the partitions of its resamples if it was chosen by them."""
 
     graph: SimilarityGraph
     n_neighbors: int | None = None  # None where the caller gave the graph
@@ -50,18 +53,18 @@ def choose_n_clusters(
 ) -> tuple[ClusterCount, Neighbors | None]:
     """Find the number of clusters, ``"auto"`` or within two limits, by the agreement of searches.
 
-    Neighbours are 10 where degrees are even and 30 elsewhere, whatever the number turns out to be;
-    those that were found are returned, for the fit.
+    Neighbours are 10 where degrees are even and 30 elsewhere. The neighbours that were found are
+    returned for the fit.
     """
     limits = [] if wanted == "auto" else wanted
     if isinstance(limits, str) or len(limits) not in (0, 2):
         raise InvalidInputError(
-            f"n_clusters={wanted!r} must be a whole number, 'auto', or two numbers to look between."
+            f"n_clusters={wanted!r} must be a whole number, 'auto', or the least and most to try."
         )
     least, most = map(partial(check_positive_int, "n_clusters"), limits) if limits else (1, None)
     if most is not None and not least <= most <= rows.shape[0]:
         raise InvalidInputError(
-            f"n_clusters={wanted!r} must rise, to n_samples={rows.shape[0]} at most."
+            f"n_clusters={wanted!r} must rise, to at most n_samples={rows.shape[0]}."
         )
     found = None
     if graph is None:
@@ -76,8 +79,8 @@ def choose_n_clusters(
     _LOG.info("%d clusters: searches agree to %.2f", count.n_clusters, count.agreement.max())
     if count.n_clusters == 1:
         text = (
-            "independent searches found nothing in common, whatever the number of clusters "
-            f"(agreement {count.agreement.max():.2f} at most): all rows are one cluster; give "
+            "independent searches found nothing in common for any number of clusters "
+            f"(agreement at most {count.agreement.max():.2f}): all rows are one cluster; give "
             "n_clusters as a number to divide them nevertheless."
         )
         warn_of(text)
@@ -85,10 +88,10 @@ def choose_n_clusters(
 
 
 def choose_scales(rows: Any, config: FitConfig) -> np.ndarray | None:
-    """Return what columns are divided by before rows are compared, and say so; or None.
+    """Return divisors of the columns, with a warning; None where columns are compared as they are.
 
-    The paper's settings take columns as they come, and so do metrics and similarities that mean
-    something else by them.
+    Columns stay as they are for the paper's settings, for metrics other than the Euclidean, and for
+    callable similarities.
     """
     scales = _scales(rows, config)
     if scales is not None:
@@ -108,13 +111,13 @@ def _scales(rows: Any, config: FitConfig) -> np.ndarray | None:
 def choose_graph(
     rows: Any, config: FitConfig, log: StepLog | None = None, found: Neighbors | None = None
 ) -> ChosenGraph:
-    """Return the sparsest graph whose resamples have similar partitions, with these partitions.
+    """Return the sparsest graph whose resamples have similar partitions, with the partitions.
 
-    The balance weight is chosen first, on the graph of the fewest neighbours, which follows the
+    The balance weight is chosen first, on the graph with the fewest neighbours, which follows the
     shape of clusters most closely. With that weight, more neighbours are tried where the partitions
-    of resampled edges disagree. If they always do, the largest number is taken, since it averages
-    most. A solver that trains has no partitions to compare: see :func:`choose_n_neighbors`.
-    ``config.n_neighbors``, if given, is the only one tried; ``found`` are not looked for again.
+    of resampled edges disagree. If they always disagree, the largest number is taken, since it
+    averages most. ``solver="train"`` has no partitions to compare: see :func:`choose_n_neighbors`.
+    Only ``config.n_neighbors`` is tried if given; neighbours that were ``found`` are used again.
     """
     log = StepLog() if log is None else log
     n_samples, scales = rows.shape[0], choose_scales(rows, config)
@@ -184,9 +187,9 @@ def build_neighbor_graph(rows: Any, earlier: int | None, config: FitConfig) -> S
 
 
 def choose_n_neighbors(n_samples: int, n_clusters: int) -> int:
-    """Return the neighbours to train with by default: a tenth of a cluster, within limits.
+    """Return the default number of neighbours of training: a tenth of a cluster, within limits.
 
-    No more than 150, which images wanted; no more than make 20 million links (or 15 a row), which
+    It is at most 150, the best for images; at most 20 million links in all (or 15 per row), which
     keeps the graph near a gigabyte; at least 10, and below ``n_samples``.
 
     >>> sizes = (50, 3), (13_000, 77), (60_000, 10), (10**7, 100)
@@ -202,11 +205,11 @@ def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
         return [int(config.n_neighbors)]
     few, some, many = _FEW_TO_MANY
     size = n_samples // config.n_clusters
-    # a sixth of a cluster at first and a third at last, so that small ones are not joined to others
+    # from a sixth of a cluster to a third, so that small clusters are not joined to others
     few = min(few, max(10, size // 6), n_samples - 1)
     if config.effort == "fast":
         return [few]
-    # where clusters are very small, 30 at last; and some 20 million links in all
+    # at least 30 for very small clusters; some 20 million links in all
     most = min(max(30, size // 3), n_samples // 3, 20_000_000 // n_samples)
     tried = [few]
     if most >= 2 * few:
@@ -221,7 +224,7 @@ def _spread_of_degrees(graph: SimilarityGraph) -> float:
 
 
 def as_graph(graph: Any, n_samples: int) -> SimilarityGraph:
-    """Return a graph that the caller gave, checked to have as many rows as the data."""
+    """Return the caller's graph, checked to have as many rows as the data."""
     if not isinstance(graph, SimilarityGraph):
         graph = SimilarityGraph.from_scipy(graph)
     if graph.n_samples != n_samples:

@@ -1,4 +1,4 @@
-"""Score how well a representation holds clusters by the agreement of independent searches."""
+"""Score a representation for clustering by the agreement of independent searches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prcut.numerics.matching import adjusted_rand
 from prcut.search.balance import Resampled, choose_balance
 
 _N_SPLITS = 2
-# the rotation of more columns takes longer than the searches
+# rotating more columns takes longer than the searches
 _MAX_ROTATED = 1024
 
 
@@ -29,10 +29,10 @@ def score_representation(
 ) -> float:
     """Return how much independent clusterings of a representation agree: 1 fully, 0 by chance.
 
-    The mean of two mean adjusted Rand indices: between searches of the same graph with resampled
-    edges, and between searches of the graphs of two random halves of the columns, rotated first so
-    that the halves are alike. A representation whose clusters depend on where the search
-    starts, or on a few columns, scores low; so does one of only a few columns.
+    The score is the mean of two mean adjusted Rand indices: between searches of the same graph with
+    resampled edges, and between searches of the graphs of two random halves of the columns, which
+    are rotated first so that the halves are similar. The score is low if the clusters depend on the
+    random start of the search, or on a few columns, or if there are only a few columns.
 
     Compare only representations of the same rows, with the same ``n_clusters`` and ``n_neighbors``.
 

@@ -1,6 +1,6 @@
-"""Adam and RMSProp, with the states and the bits of those of ``torch.optim``.
+"""Adam and RMSProp, with the same states and bits as in ``torch.optim``.
 
-``torch.optim`` imports torch's compiler with its first optimizer, longer than many a training.
+The first optimizer of ``torch.optim`` imports torch's compiler, which takes longer than many a fit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
-        """Change the parameters by their gradients, which are then forgotten."""
+        """Update the parameters by their gradients, and clear the gradients."""
         for number, one in enumerate(self.parameters):
             if one.grad is None:
                 continue

@@ -1,7 +1,7 @@
 """Training batches: pairs of rows with their features, or rows with labels to distil.
 
-:class:`GatheredPairs` takes the rows of a sampler's pairs from features in memory (or mapped into
-it); :class:`LabelledRows` needs no pairs. Both give the same batch at a step, whatever came before.
+:class:`GatheredPairs` takes the rows of a sampler's pairs from features in memory, or mapped into
+memory; :class:`LabelledRows` needs no pairs. The batch of a step depends on the seed alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FeatureBatch(NamedTuple):
 class LabelledBatch(NamedTuple):
     """Features, dense or CSR, with the clusters of the rows in the partition to distil.
 
-    A row may have one cluster or several, which it is to have equal probabilities of.
+    A row may have several clusters, which then share its probability equally.
     """
 
     features: Tensor
@@ -63,9 +63,9 @@ class BatchStream(Protocol):
 
 
 def step_generator(seed: int, step: int) -> torch.Generator:
-    """Return the generator of a step, on the CPU, decided by the seed and the step alone.
+    """Return the generator of a step, on the CPU, which depends on the seed and the step alone.
 
-    A run that resumes at ``step`` therefore draws what the first run would have drawn.
+    A run that resumes at ``step`` therefore draws the same batches as an uninterrupted run.
 
     >>> draws = [torch.rand(1, generator=step_generator(0, step)) for step in (7, 7, 8)]
     >>> bool(draws[0] == draws[1]), bool(draws[0] == draws[2])
@@ -103,7 +103,7 @@ class GatheredPairs:
     def stream(
         self, batch_size: int, *, seed: int = 0, start_step: int = 0
     ) -> Generator[FeatureBatch, None, None]:
-        """Yield batches without end, the next one made while the last is used where that pays."""
+        """Yield batches without end, ahead of time where a core is idle or rows are on disk."""
 
         def drawn() -> Iterator[list[PairBatch]]:
             for first in count(start_step, _STEPS_AHEAD):
@@ -113,7 +113,7 @@ class GatheredPairs:
         def gather(pairs: PairBatch) -> FeatureBatch:
             return FeatureBatch(gather_rows(self.features, pairs.rows), *pairs[1:])
 
-        # working ahead hides its time where a core is idle; where none is, it costs a little
+        # a thread that works ahead saves time only where a core is idle
         has_idle_core = torch.get_num_threads() < (os.cpu_count() or 1)
         with ExitStack() as stack:
 
@@ -122,18 +122,18 @@ class GatheredPairs:
                     return made
                 return stack.enter_context(closing(read_ahead(made)))
 
-            # two of them: the pairs of several steps come at once, and rows would wait for them
+            # two threads, since rows would wait while the pairs of several steps are drawn
             yield from ahead(map(gather, chain.from_iterable(ahead(drawn()))))
 
 
 class LabelledRows:
-    """Rows with the clusters of a partition to distil; every row comes before one comes again.
+    """Rows with the clusters of a partition to distil, in random order, each once per epoch.
 
     Parameters
     ----------
     features : tensor, array, memory map or SciPy sparse matrix, shape (n_samples, n_features)
     labels : int64 tensor, shape (n_samples,) or (n_samples, n_votes)
-        A cluster that a row has several votes for is to have a share of its probability.
+        Each vote of a row gives its cluster an equal share of the row's probability.
     """
 
     def __init__(self, features: Any, labels: Tensor) -> None:
@@ -142,7 +142,7 @@ class LabelledRows:
     def stream(
         self, batch_size: int, *, seed: int = 0, start_step: int = 0
     ) -> Generator[LabelledBatch, None, None]:
-        """Yield batches without end, in an order that is drawn anew when it is used up."""
+        """Yield batches without end, in a new random order for every epoch."""
         n_samples = len(self.labels)
         n_rounds = -(-batch_size // n_samples)  # of an order, where a batch is larger than it
         per_order = n_rounds * n_samples // batch_size

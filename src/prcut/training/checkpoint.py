@@ -1,7 +1,7 @@
 """Checkpoints of a training run: safetensors and JSON, complete or absent.
 
 ``checkpoint.json`` names the one valid file of tensors, with its checksum, and is written after it:
-a run killed at any moment leaves either the previous checkpoint or the new one.
+a run that is killed at any moment leaves either the previous checkpoint or the new one.
 """
 
 from __future__ import annotations

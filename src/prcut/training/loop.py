@@ -28,12 +28,13 @@ from prcut.training.checkpoint import load_checkpoint, save_checkpoint
 from prcut.training.settings import RECORD_EVERY, TrainConfig
 from prcut.training.state import Record, TrainState
 
-# relative fall below which a run has stalled: of the objective, about the noise of 200 batches; of
-# the cross-entropy, which keeps falling while rows only become surer of the cluster they are in
-_STALLED_OBJECTIVE, _STALLED_CROSS_ENTROPY = 1e-3, 0.05
-# the same in units of what knowing nothing costs, for data that is hardly cut at all
+# a run has stalled below this relative fall of the objective: about the noise of 200 batches
+_STALLED_OBJECTIVE = 1e-3
+# the same for the cross-entropy, which keeps falling while only the confidence rises
+_STALLED_CROSS_ENTROPY = 0.05
+# the same relative to the loss of random labels, for data that is hardly cut at all
 _STALLED_OF_NOTHING = 1e-4
-# batches that heads are chosen on, which no step of training draws
+# held-out batches on which heads are compared
 _N_HELD = 16
 # bytes of a block, just below the 32 MiB from which glibc always returns memory to the system
 _LARGEST_KEPT = 33_500_000
@@ -50,14 +51,12 @@ def train(
 ) -> TrainState:
     """Train an assigner in place: descend the ratio cut of pairs, or distil their labels.
 
-    It trains in one process; a loop of your own that trains in several takes
-    :class:`prcut.RatioCutLoss`.
+    Training uses one process; for several, use :class:`prcut.RatioCutLoss` in your own loop.
 
     Parameters
     ----------
     batches : GatheredPairs, LabelledRows, or another BatchStream
-        The labels of labelled rows are distilled: each step descends their cross-entropy instead
-        of a cut.
+        Labelled rows are distilled: each step descends their cross-entropy instead of a cut.
     assigner : Assigner, or a module with ``n_clusters`` that returns logits
         Trained on the device it is on.
     config : TrainConfig, optional
@@ -89,8 +88,8 @@ def train(
     device = next(assigner.parameters()).device
     low_precision = config.precision == "bfloat16"
     measured: list[Tensor] = []
-    # once such a block was freed, glibc keeps up to 64 MiB of what a step frees for the next one:
-    # asking the system for new pages takes a tenth of a step with a thousand clusters
+    # after such a block is freed, glibc keeps up to 64 MiB of freed memory for the next step; new
+    # pages from the system take a tenth of a step with a thousand clusters
     torch.empty(_LARGEST_KEPT, dtype=torch.uint8)
     drawn = batches.stream(config.batch_size, seed=config.seed, start_step=state.step)
     with closing(drawn) as stream:
@@ -139,7 +138,7 @@ def train(
 def drop_heads(
     batches: BatchStream, assigner: nn.Module, config: TrainConfig, state: TrainState, n_left: int
 ) -> None:
-    """Keep the heads with the lowest objective on batches that no step of training draws."""
+    """Keep the heads with the lowest objective on held-out batches."""
     objectives = held_objectives(batches, assigner, config)
     best = objectives.argsort(stable=True)[:n_left].sort().values
     state.keep_heads(assigner, state.heads[best])
@@ -171,7 +170,7 @@ def held_objectives(batches: BatchStream, assigner: nn.Module, config: TrainConf
 
 
 def _on_device(batch: Batch, device: torch.device) -> Batch:
-    """Move all but the positions of the pairs, which :func:`pair_sums` compares on the CPU."""
+    """Move a batch, except the positions of the pairs: :func:`pair_sums` reads them on the CPU."""
     moved = (name for name in batch._fields if name not in ("source", "target"))
     return batch._replace(**{name: getattr(batch, name).to(device) for name in moved})
 
@@ -179,8 +178,8 @@ def _on_device(batch: Batch, device: torch.device) -> Batch:
 def _record(state: TrainState, means: Tensor, factor: float, probs: Tensor, batch: Batch) -> Record:
     """Return the record of the last steps.
 
-    ``means`` are cut and imbalance, of every head, or the cross-entropy while distilling;
-    confidence and sizes are those of the last batch.
+    ``means`` are the cut and the imbalance of every head, or the cross-entropy of a distillation;
+    confidence and sizes come from the last batch.
     """
     n_heads, n_means = len(state.heads), len(means) + 1
     confidence, labels = probs.detach().view(len(probs), -1, n_heads).max(1)
@@ -217,5 +216,5 @@ def _has_stalled(state: TrainState, patience: int | None) -> bool:
     if state.distils:
         nothing, fall = math.log(state.n_clusters), _STALLED_CROSS_ENTROPY
     before, last = sum(losses[:window]) / window, sum(losses[window:]) / window
-    has_begun = last <= 0.95 * nothing  # a run that still knows nothing may be about to learn
+    has_begun = last <= 0.95 * nothing  # a run near random labels may be about to learn
     return has_begun and before - last < max(fall * before, _STALLED_OF_NOTHING * nothing)

@@ -1,4 +1,4 @@
-"""The loss as modules with a running cluster mass, for this training loop and for other ones."""
+"""The loss as modules with a running cluster mass, for this training loop or your own."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ class RunningClusterMass(nn.Module):
 
     def average(self, sums: Tensor, total: Tensor) -> Tensor:
         """Update the running mass by the weighted sums of a batch and the sum of its weights."""
-        # they travel together: ranks may differ in both
+        # summed over ranks together, since ranks may differ in both
         joined = _sum_over_ranks(torch.cat([sums.flatten(), total.to(sums.dtype)[None]]))
         batch_mass = (joined[:-1] / joined[-1]).view_as(self.running)
         with torch.no_grad():
@@ -114,13 +114,13 @@ class RatioCutLoss(nn.Module):
     ----------
     n_clusters : int
     balance_weight : float
-        What an empty cluster costs: see :func:`prcut.numerics.objective.balance_factor`.
-        It may be set anew before any step, as by :func:`prcut.training.settings.relax_balance`.
+        Penalty for an empty cluster: see :func:`prcut.numerics.objective.balance_factor`. It may
+        be changed before any step, as by :func:`prcut.training.settings.relax_balance`.
     mass_update_rate : float
         Weight of the newest batch in the running cluster mass.
     n_heads : int
-        Heads of the model, such as ``Assigner(…, n_heads=16)``, which learn side by side. After a
-        step ``by_head`` has the loss of each.
+        Heads of the model, such as ``Assigner(…, n_heads=16)``, which are trained side by side.
+        After a step ``by_head`` holds the loss of each.
 
     Examples
     --------
@@ -152,15 +152,15 @@ class RatioCutLoss(nn.Module):
         weight: Tensor | None = None,
         node_weight: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss, a scalar: about ``n_clusters - 1`` for a model that knows nothing.
+        """Return the loss, a scalar: about ``n_clusters - 1`` for random labels.
 
-        Several heads add up theirs.
+        The losses of several heads are added.
 
         Parameters
         ----------
         probs : tensor, shape (n_rows, n_clusters) or (n_rows, n_clusters, n_heads)
         pairs : int64 tensor, shape (2, n_pairs)
-            Rows that are similar: two views of one thing, neighbours, a batch of
+            Similar rows: two views of one object, neighbours, or a batch of
             :class:`prcut.training.pairs.WalkPairs`.
         weight : tensor, shape (n_pairs,), optional
             Similarities, equal by default; they are scaled to the sum 1.

@@ -1,4 +1,4 @@
-r"""Samplers of pairs: what one step of training sees of a graph.
+r"""Samplers of pairs of similar rows for one step of training.
 
 Each sampler draws pairs (i, j) whose weights have the mean :math:`K_{ij} / ‖K‖_1`, K its kernel:
 
@@ -10,8 +10,8 @@ sampler                 K               pairs per draw
 ======================  ==============  ================================================
 
 with b the batch size, m the mean number of neighbours, n the rows and s the steps of a walk. Every
-draw puts 2b rows through the assigner, and its cost does not grow with n, but for the table of n
-numbers that :class:`UniformPairs` fills.
+draw puts 2b rows through the assigner. Its cost does not grow with n, except for a table of n
+numbers in :class:`UniformPairs`.
 The weighted sum over pairs is unbiased; dividing it by a running mass is only consistent.
 """
 
@@ -47,8 +47,8 @@ class PairBatch(NamedTuple):
     weight : float32 tensor, shape (n_pairs,)
         Sums to 1 in the mean over draws.
     node_weight : float32 tensor, shape (n_rows,)
-        Makes the weighted mean of ``probs`` an estimate of the cluster mass p̄. Near 1 in the mean,
-        whatever the graph's scale.
+        Makes the weighted mean of ``probs`` an estimate of the cluster mass p̄. About 1 on average,
+        for any scale of the graph.
     """
 
     rows: Tensor
@@ -63,7 +63,7 @@ class PairSampler(ABC):
 
     @abstractmethod
     def draw(self, batch_size: int, generator: Generator) -> PairBatch:
-        """Draw pairs over ``2 * batch_size`` rows, decided by ``generator`` alone."""
+        """Draw pairs of ``2 * batch_size`` rows, which depend on ``generator`` alone."""
 
     def draw_batches(self, batch_size: int, generators: Sequence[Generator]) -> list[PairBatch]:
         """Draw a batch with each generator."""
@@ -92,9 +92,9 @@ class GraphPairs(PairSampler):
 class UniformPairs(GraphPairs):
     """The paper's batches: two drawn without replacement, and the part of W between them.
 
-    Kept for fidelity and small graphs: at many rows two batches hardly ever meet, and a draw may
-    hold no pair at all (its loss is then 0). A pair weighs n²W/(b²‖W‖₁), which is right in the
-    mean; the paper's published code divides by the batch's own ΣW instead, which is not.
+    For fidelity to the paper, and for small graphs: two batches of many rows share few edges, and a
+    draw without edges has a loss of 0. The weight n²W/(b²‖W‖₁) of a pair is unbiased; the paper's
+    published code divides by the batch's own ΣW instead, which is biased.
 
     Examples
     --------
@@ -131,13 +131,13 @@ class WalkPairs(GraphPairs):
     """Both ends of random walks of ``n_steps`` steps along the edges; of one step, edges.
 
     The source is drawn in proportion to its degree, every step in proportion to the weight of the
-    edge: the kernel is W(D⁻¹W)^(n_steps−1), symmetric, with the degrees of W. Two steps and more
-    may end where they began: the kernel then has a diagonal, which cuts nothing for hard
-    assignments and draws soft ones towards hard.
+    edge: the kernel is W(D⁻¹W)^(n_steps−1), symmetric, with the degrees of W. Walks of two and more
+    steps may end where they began: the kernel then has a diagonal, which adds nothing to the cut of
+    hard assignments and draws soft ones towards hard.
 
-    A draw costs the same at any size of the graph. Both ends of a pair come up in proportion to
-    their degree, which the node weights undo. Rows without edges are never drawn and are missing
-    from the cluster mass; only :class:`UniformPairs` counts them.
+    The cost of a draw does not depend on the size of the graph. Both ends of a pair are drawn in
+    proportion to their degree, which the node weights correct. Rows without edges are never drawn
+    and are missing from the cluster mass, unlike in :class:`UniformPairs`.
 
     Parameters
     ----------
@@ -194,8 +194,8 @@ class WalkPairs(GraphPairs):
 
     def _draw_ends(self, edge: Tensor, steps: Tensor) -> Tensor:
         """Return the rows of all sources, then of all targets, from numbers in [0, 1)."""
-        # W is symmetric: the column of a drawn entry has the law of its row, which would have to
-        # be searched for
+        # W is symmetric, so the column of a drawn entry has the distribution of its row, which
+        # would have to be searched for
         edge = edge.to(self.graph.weight.device)
         first, columns = torch.zeros_like(edge, dtype=torch.int64), self.graph.weight.col_indices()
         entry = self._draw_entries(first, first + len(columns), edge)
@@ -248,9 +248,8 @@ def _draw_distinct(count: int, size: int, generator: Generator) -> Tensor:
         order = torch.randperm(count, generator=generator, device=generator.device)
         return order[:size].sort().values
     drawn = torch.empty(0, dtype=torch.int64, device=generator.device)
-    # numbers are drawn until ``size`` of them are different: a round asks for no more than are
-    # missing, so none is ever thrown away, which would favour some. Not torch.randint: it takes
-    # 32 bits modulo count, and of 2·10⁸ rows draws some 5 % more often than others
+    # each round draws as many numbers as are missing, since dropping some would bias the draw. Not
+    # torch.randint: it takes 32 bits modulo count and, with 2·10⁸ rows, draws some 5 % more often
     while len(drawn) < size:
         more = (_draw_fractions((size - len(drawn),), generator) * count).long()
         drawn = torch.cat([drawn, more]).unique()
@@ -260,21 +259,21 @@ def _draw_distinct(count: int, size: int, generator: Generator) -> Tensor:
 def _edges_between(
     weight: Tensor, sources: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return every stored entry from a row of ``sources`` to one of ``targets``.
+    """Find the stored entries from rows of ``sources`` to rows of ``targets``.
 
-    That is the positions of its ends in the two, and its own among all entries.
+    Return the positions of their ends in both, and their own among all entries.
     """
     indptr = weight.crow_indices()
     start, stop = indptr[sources].long(), indptr[sources + 1].long()
     end = (stop - start).cumsum(0)
-    # entries follow each other but where a row begins. Not repeat_interleave: it wakes every
-    # thread for three numbers, 8 ms instead of 12 µs on a busy machine
+    # entries are consecutive except where a row begins. Not repeat_interleave: it wakes all threads
+    # for three numbers, which takes 8 ms instead of 12 µs on a busy machine
     entry = torch.ones(int(end[-1]) + 1, dtype=torch.int64, device=sources.device)
     entry[0] = 0
     entry.index_add_(0, end + start - stop, (stop - end).diff(prepend=stop.new_zeros(1)))
     entry = entry[:-1].cumsum(0)
-    # one look into a table instead of a search for every neighbour: 9 ms, not 46, for 2,048 rows
-    # of 230 neighbours
+    # a table in place of a search for every neighbour: 9 ms, not 46, for 2,048 rows of 230
+    # neighbours
     position = torch.full((weight.shape[0],), -1, dtype=torch.int32, device=sources.device)
     position[targets] = torch.arange(len(targets), dtype=torch.int32, device=sources.device)
     target = position.index_select(0, weight.col_indices().index_select(0, entry))

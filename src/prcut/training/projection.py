@@ -1,4 +1,4 @@
-"""The main directions of the rows: well-conditioned inputs for training, folded away after it."""
+"""Principal directions of the rows: well-conditioned inputs for training, folded in afterwards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from prcut.training.adam import Adam
 from prcut.training.assigner.network import Assigner
 from prcut.training.state import TrainState
 
-# rows of the sample that directions are found in, and rounds of finding them
-_SAMPLE_ROWS, _ROUNDS = 2**13, 4
+# rows of the sample in which directions are found, and rounds of subspace iteration
+_SAMPLE_ROWS = 2**13
+_ROUNDS = 4
 # a direction is divided by this power of its deviation: 0 rotates, 1 whitens
 _WHITENING = 0.5
 # numbers that are projected at a time
@@ -26,7 +27,7 @@ _CHUNK_NUMBERS = 2**24
 class Projection:
     """Rows as ``(rows - origin) / scale @ basis``, whose columns together have unit deviation.
 
-    Neighbouring pixels say much the same: descent then needs many steps for what tells them apart.
+    Without it, descent takes many steps on correlated columns such as neighbouring pixels.
     """
 
     origin: Tensor
@@ -35,7 +36,7 @@ class Projection:
 
     @classmethod
     def of(cls, features: Any, n_columns: int, seed: int = 0) -> Projection:
-        """Find the main directions of a sample of the rows, at most ``n_columns`` of them."""
+        """Find at most ``n_columns`` principal directions of a sample of the rows."""
         features = as_features(features)
         origin, scale = measure_features(features, seed)
         rng = np.random.default_rng([seed, 8])
@@ -66,18 +67,18 @@ class Projection:
         return projected.sub_(self.origin @ matrix)
 
     def fold(self, assigner: Assigner, state: TrainState) -> Assigner:
-        """Return the assigner of the rows themselves, and make ``state`` that of its training."""
+        """Return the equivalent assigner of the rows themselves; ``state`` becomes its state."""
         device = next(assigner.parameters()).device
         folded = assigner.fold(self.basis.to(device), self.origin, self.scale)
-        # what the optimizer knew of the coordinates says nothing about the features
+        # averages of gradients in coordinates are useless for the features
         state.optimizer = Adam(folded.parameters(), state.optimizer.weight_decay)
         return folded
 
 
 def _whiten(covariance: Tensor) -> Tensor:
-    """Return a matrix that turns coordinates into uncorrelated ones of more equal deviations."""
+    """Return a matrix that makes coordinates uncorrelated, with more similar deviations."""
     variance, turn = torch.linalg.eigh(covariance)
-    least = variance.max().clamp_min(1e-12) * 1e-6  # rows may lie in fewer directions
+    least = variance.max().clamp_min(1e-12) * 1e-6  # rows may span fewer directions
     factor = variance.clamp_min(least) ** (-_WHITENING / 2)
     length = (variance.clamp_min(0) * factor**2).mean().sqrt().clamp_min(1e-6)
     whitened: Tensor = turn * (factor / length)

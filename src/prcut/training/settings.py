@@ -1,4 +1,4 @@
-"""The settings of training, each stated once: its default and what it means.
+"""The settings of training, each stated once: its default and its meaning.
 
 Torch is not loaded here, so that the command line can list the settings in its help.
 """
@@ -34,10 +34,10 @@ def setting(
 ) -> Any:
     """Return a dataclass field that the command line offers as an option.
 
-    ``text`` says in one sentence what the setting means; ``option`` is its name on the command
-    line, ``panel`` the heading of the help that lists it, ``choices`` what a shell completes,
-    ``least`` the smallest value, and ``shown`` the default where it depends on another setting. A
-    ``kw_only`` setting is newer than the order of the arguments.
+    ``text`` is one sentence of help; ``option`` is the name on the command line, ``panel`` the
+    heading of the help, ``choices`` the values that a shell completes, ``least`` the smallest
+    value, and ``shown`` the default where it depends on another setting. A ``kw_only`` setting has
+    no place in the order of the arguments.
     """
     metadata = {
         "help": text,
@@ -73,18 +73,18 @@ class TrainConfig:
     weight_decay : float
         The optimizer's L2 term.
     balance_weight : float
-        Price of an empty cluster, in units of what a cluster that ignores the graph adds to the
-        cut: see :func:`prcut.numerics.objective.balance_factor`.
+        Penalty for an empty cluster, in units of what a cluster of random rows adds to the cut:
+        see :func:`prcut.numerics.objective.balance_factor`.
     first_balance : float
-        The weight of the first step, where it is more: the balance falls to ``balance_weight``.
+        Balance weight of the first step, if larger: it then falls to ``balance_weight``.
     n_heads : int
-        Heads that an assigner made for this training has on one body. Those with the highest
-        objective of hard labels, on a held sample, are dropped as training goes, all but one.
+        Output layers that share one body. During training, the heads with the highest objective
+        of hard labels on a held-out sample are dropped until one is left.
     mass_update_rate : float
         Weight of the newest batch in the running cluster mass.
     patience : int, optional
-        Stop when the objective (the cross-entropy, while distilling) averaged over this many steps
-        is no lower than over the same number before them; None never stops early.
+        Stop when the mean objective of this many steps (for distillation, the cross-entropy) is no
+        lower than that of as many steps before them; None never stops early.
     precision : {"float32", "bfloat16"}
         Precision of the assigner's matrix products; softmax and loss are float32.
     checkpoint_every : int

@@ -14,7 +14,7 @@ from prcut.training.assigner.network import Assigner, take_heads
 from prcut.training.loss import RunningClusterMass
 from prcut.training.settings import TrainConfig
 
-# the newest records, all of which are kept; there are never more than twice as many
+# newest records that are all kept; in total there are fewer than twice as many
 _NEWEST = 5000
 # fields of a record that a distillation does not have
 OF_GRAPH = ("cut", "imbalance")
@@ -28,17 +28,17 @@ class Record(NamedTuple):
     step : int
         Steps taken so far.
     objective : float
-        Mean over the ten steps: ``cut + balance_factor * imbalance``, or while distilling the
-        cross-entropy. Of several heads, this and what follows are those of the lowest.
+        Mean over the ten steps: ``cut + balance_factor * imbalance``, or the cross-entropy of a
+        distillation. With several heads, all fields are those of the head with the lowest.
     cut, imbalance : float or None
-        Means over the ten steps; None while distilling, which knows no graph.
+        Means over the ten steps; None for a distillation, which uses no graph.
     confidence : float
         Mean of the largest probability of a row, in the last batch.
     cluster_sizes : float32 array, shape (n_clusters,)
-        Fraction of the rows whose largest probability is the cluster's, in the last batch.
+        Fraction of the rows of the last batch that every cluster has.
     head_objectives : float64 array, shape (n_heads,), or None
-        Objective of every head that training began with, the last one of a head that was dropped;
-        None where there was only one.
+        Objective of every initial head, the last known one for a dropped head; None where there
+        was only one.
     """
 
     step: int
@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
     @property
     def used_clusters(self) -> int:
-        """Number of clusters that the last batch has rows of."""
+        """Number of clusters that have rows in the last batch."""
         return int((self.cluster_sizes > 0).sum())
 
 
@@ -63,11 +63,11 @@ class TrainState:
     optimizer: Adam
     step: int
     records: list[Record]
-    heads: Tensor  # the heads that are left, of those that training began with
+    heads: Tensor  # numbers of the heads that are left
 
     @classmethod
     def start(cls, assigner: nn.Module, config: TrainConfig, step: int = 0) -> TrainState:
-        """Return the state before the first step, or after ``step`` of them that left no state."""
+        """Return the state before the first step, or after ``step`` steps of unknown state."""
         n_clusters = int(assigner.n_clusters)  # type: ignore[arg-type]
         parameters = list(assigner.parameters())
         n_heads = int(getattr(assigner, "n_heads", 1))
@@ -77,7 +77,7 @@ class TrainState:
         return cls(mass, optimizer, step, [], torch.arange(n_heads))
 
     def join_heads(self, objectives: np.ndarray) -> np.ndarray | None:
-        """Return the objective of every head, given those of the heads that are left."""
+        """Return the objectives of all initial heads, given those of the heads that are left."""
         before = self.records[-1].head_objectives if self.records else None
         if before is None:
             return objectives.copy() if len(objectives) > 1 else None
@@ -86,7 +86,7 @@ class TrainState:
         return joined
 
     def keep_heads(self, assigner: nn.Module, heads: Tensor) -> None:
-        """Drop all heads but these from the assigner and from all that is known of them."""
+        """Drop all other heads from the assigner and from this state."""
         assert isinstance(assigner, Assigner)  # noqa: S101  # no other module has heads
         kept = torch.isin(self.heads, heads).nonzero().flatten()
         in_head = {id(parameter) for parameter in assigner.head.parameters()}
@@ -102,7 +102,7 @@ class TrainState:
         self.heads = self.heads[kept]
 
     def add(self, record: Record) -> None:
-        """Keep a record; of a very long run, fewer of the old ones the older they are."""
+        """Add a record; in very long runs, older records are thinned out."""
         self.records.append(record)
         if len(self.records) >= 2 * _NEWEST:
             self.records = self.records[:-_NEWEST:2] + self.records[-_NEWEST:]

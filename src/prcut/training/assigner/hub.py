@@ -26,7 +26,7 @@ def push_to_hub(
     Repository and branch are created if they do not exist.
     """
     hub = _import_hub()
-    load_model(path)  # refuses a broken one
+    load_model(path)  # raises an error for a broken model
     folder = Folder(path)
     with TemporaryDirectory() as copy:
         # the Hub's client reads local files only, and the folder may be on another filesystem

@@ -31,7 +31,7 @@ class Assigner(nn.Module):
         Width of one more linear layer before the last; its activations are the reduced
         representation that :meth:`represent` returns.
     n_heads : int
-        Last layers on one body, which are trained together until the best is kept; the logits
+        Output layers on one body, which are trained together until the best is kept; the logits
         then have shape (n_samples, n_clusters, n_heads).
     weight_norm : bool
         False leaves the normalisation out.
@@ -82,8 +82,8 @@ class Assigner(nn.Module):
         self.head = layers[-1]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # weight-normalised layers cannot be pickled; with keep_vars the parameters stay those that
-        # an optimizer, pickled beside them, holds
+        # weight-normalised layers cannot be pickled; keep_vars keeps the very parameters that an
+        # optimizer, pickled together with the assigner, refers to
         sizes = self.n_features, self.n_clusters, self.hidden, self.bottleneck
         options = {"n_heads": self.n_heads, "weight_norm": self.weight_norm}
         return _rebuild, (sizes, self.state_dict(keep_vars=True), self.training, options)
@@ -92,22 +92,22 @@ class Assigner(nn.Module):
         """Read features as ``(features - origin) / scale`` from now on.
 
         A learning rate then means the same in every unit of measurement. One number scales all
-        columns, because the graph's distances weigh all columns alike.
+        columns, because the graph's distances give all columns equal weight.
         """
         self._input.origin.copy_(origin)
         self._input.scale.fill_(scale)
 
     def divide_columns(self, scales: np.ndarray | None) -> None:
-        """Read features that were divided by ``scales``, if any, as they come from now on."""
+        """Read raw features from now on; so far they were divided by ``scales``, if any."""
         if scales is not None:
             layer, by = self._input, torch.from_numpy(scales).to(self._input.origin)
             layer.origin.mul_(by)
             layer.scale = layer.scale * by
 
     def move_origin(self, far: np.ndarray | None) -> None:
-        """Read features that ``far`` was subtracted from, if any, as they come from now on.
+        """Read raw features from now on; so far ``far``, if any, was subtracted from them.
 
-        Two float32 rows, subtracted one after the other, hold more digits than their sum.
+        Subtracting two float32 rows in turn keeps more digits than subtracting their sum.
         """
         if far is not None:
             origin = self._input.origin
@@ -115,19 +115,19 @@ class Assigner(nn.Module):
 
     @property
     def far_origin(self) -> np.ndarray | None:
-        """The row of :meth:`move_origin`, which float64 rows lose before they become float32."""
+        """The row of :meth:`move_origin`, subtracted before float64 rows become float32."""
         origin = self._input.origin
         return origin[0].cpu().numpy() if origin.ndim == 2 else None
 
     @property
     def column_scales(self) -> np.ndarray | None:
-        """The units of the columns, up to a factor; None where all have the same."""
+        """The units of the columns, up to a factor; None where all are equal."""
         scale = self._input.scale
         return scale.cpu().numpy() if scale.ndim else None
 
     @property
     def standard_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean and deviation of the rows that were fitted; None where they were not measured."""
+        """Mean and deviation of the fitted rows; None where they were not measured."""
         origin, scale = self._input.origin, self._input.scale
         if not origin.any() and bool((scale == 1).all()):
             return None
@@ -141,10 +141,10 @@ class Assigner(nn.Module):
         return layer
 
     def fold(self, basis: Tensor, origin: Tensor, scale: float) -> "Assigner":
-        """Return an assigner of features that this one reads as coordinates in a basis.
+        """Return an assigner of the features whose coordinates in a basis this one reads.
 
-        ``basis``, shape (n_features, n_columns), has a column per feature of this assigner, which
-        was given ``(features - origin) / scale @ basis``.
+        ``basis`` has shape (n_features, n_columns); this assigner reads
+        ``(features - origin) / scale @ basis``.
         """
         folded = Assigner(len(basis), self.n_clusters, self.hidden, self.bottleneck)
         folded.standardize(origin, scale)
@@ -154,13 +154,13 @@ class Assigner(nn.Module):
         with torch.no_grad():
             for old, weight, new in zip([first, *others], weights, _layers(folded), strict=True):
                 new.bias.copy_(old.bias)
-                # a weight-normalised layer takes lengths and directions from what it is given
+                # a weight-normalised layer takes lengths and directions from the assigned value
                 value = weight.detach().clone()
                 new.weight = value if hasattr(new, "parametrizations") else nn.Parameter(value)
         return folded
 
     def keep_heads(self, kept: Tensor) -> None:
-        """Drop all heads but those of these positions."""
+        """Drop all heads except those at these positions."""
         for module in self.head.modules():
             for name, value in module.named_parameters(recurse=False):
                 chosen = take_heads(value.data, self.n_clusters, kept)
@@ -176,7 +176,7 @@ class Assigner(nn.Module):
     def is_finite(self) -> bool:
         """Whether the logits are finite: not with NaN, a scale of 0, or weights of length 0."""
         weight = next(self.parameters())
-        # 0 times NaN or infinity is NaN: one row of zeros sees every weight
+        # 0 times NaN or infinity is NaN: a row of zeros tests every weight
         with torch.inference_mode():
             logits = self(torch.zeros(1, self.n_features, dtype=weight.dtype, device=weight.device))
         return bool(logits.isfinite().all())
@@ -202,10 +202,10 @@ class Assigner(nn.Module):
 
 
 def take_heads(values: Tensor, n_clusters: int, kept: Tensor) -> Tensor:
-    """Return the entries of some heads, where the first dimension is that of the logits.
+    """Return the entries of some heads; the first dimension is that of the logits.
 
-    The heads of a cluster lie side by side: a softmax over the clusters then runs over whole
-    vector registers, however few clusters there are.
+    The heads of a cluster are adjacent, so that a softmax over few clusters still uses whole vector
+    registers.
 
     >>> take_heads(torch.arange(6), 2, torch.tensor([0, 2])).tolist()  # three heads
     [0, 2, 3, 5]
@@ -227,7 +227,7 @@ def _rebuild(
 
 
 class _Linear(nn.Linear):
-    """Linear layer whose weights are not drawn twice, and without torch's symbolic shapes."""
+    """Linear layer that does not draw its weights twice or import torch's symbolic shapes."""
 
     def reset_parameters(self) -> None:
         """Leave the weights to :func:`_linear`."""

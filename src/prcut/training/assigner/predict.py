@@ -13,8 +13,8 @@ from prcut.errors import InvalidInputError
 from prcut.graph.rows import as_features, gather_rows
 from prcut.training.assigner.network import Assigner
 
-# numbers in a chunk's features and logits together, 8 MB: they stay in the cache. 64 MB took 1.5
-# times as long at 128 features and 1,000 clusters
+# numbers in a chunk's features and logits together, 8 MB, which fit the cache: 64 MB took 1.5 times
+# as long at 128 features and 1,000 clusters
 _CHUNK_NUMBERS = 2**21
 # confidence in the cluster of a row where all restarts disagreed
 _LEAST_SHARE = 0.6

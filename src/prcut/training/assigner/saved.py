@@ -7,7 +7,7 @@
 ===================== ======================================================================
 
 The network that ``config.json`` declares is built without memory, on torch's ``meta`` device, and
-then takes the tensors of the file: a forged folder costs as much memory as its bytes on disk.
+then takes the tensors of the file: a forged folder takes no more memory than its bytes on disk.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class LoadedModel(NamedTuple):
 def save_model(path: str | Path, assigner: Assigner, description: Mapping[str, Any]) -> None:
     """Save an assigner as a folder, replacing a model that is there.
 
-    Killed at any moment, it leaves the old model, the new one, or a folder without ``config.json``,
-    which :func:`load_model` refuses: the old ``config.json`` is removed when the new tensors are
-    written but not yet in place, and the new one is written last. A disk that is full before they
-    are written leaves the old model.
+    A process killed at any moment leaves the old model, the new one, or a folder without
+    ``config.json``, which :func:`load_model` rejects: the old ``config.json`` is removed when the
+    new tensors are written but not yet in place, and the new one is written last. If the disk is
+    full, the old model stays.
 
     Parameters
     ----------
@@ -90,13 +90,13 @@ def save_model(path: str | Path, assigner: Assigner, description: Mapping[str, A
 
     def chunks() -> Iterator[bytes]:
         yield content
-        # the new tensors are written but not yet in place: from here on the old ones are given up
+        # the new tensors are written but not yet in place: the old model ends here
         if replaces:
             folder.remove(_CONFIG)
 
     written = {_TENSORS: folder.write_bytes(_TENSORS, chunks())}
     if not folder.exists(_CARD):
-        # no sizes and no scores in it: it stays when another model is saved over this one
+        # without sizes and scores, since it stays when another model is saved over this one
         folder.write_bytes(
             _CARD, iter([files("prcut.training.assigner").joinpath("model_card.md").read_bytes()])
         )
@@ -199,7 +199,7 @@ def _as_json(description: Mapping[str, Any]) -> Any:
 
 
 def _check_target(folder: Folder) -> bool:
-    """Return whether there is a model to replace; refuse to write over anything else."""
+    """Return whether there is a model to replace; raise an error if there is anything else."""
     folder.check_is_no_file()
     if not folder.exists(_CONFIG):
         return False
@@ -214,7 +214,7 @@ def _check_target(folder: Folder) -> bool:
 
 
 def _read_config(folder: Folder) -> dict[str, Any]:
-    """Read config.json; everything in it has the type that it must have."""
+    """Read config.json and check the type of everything in it."""
     if not folder.exists(_CONFIG):
         raise InvalidInputError(
             f"{folder.path} holds no finished model (no {_CONFIG}); pass a folder that save_model "
