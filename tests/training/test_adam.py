@@ -1,5 +1,4 @@
 import copy
-import pickle
 
 import pytest
 import torch
@@ -39,13 +38,3 @@ def test_steps_are_those_of_torch_bit_by_bit(
         assert {name: value.tolist() for name, value in optimizer.state[number].items()} == {
             name: value.tolist() for name, value in slot.items()
         }
-
-
-def test_a_pickle_resumes() -> None:
-    layer = nn.Linear(2, 1)
-    optimizer = Adam(layer.parameters())
-    layer(torch.ones(1, 2)).sum().backward()
-    optimizer.step(0.1)
-    again, twin = pickle.loads(pickle.dumps((optimizer, layer)))  # noqa: S301
-    assert again.parameters[0] is twin.weight
-    assert again.state[0]["step"] == 1

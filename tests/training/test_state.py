@@ -48,8 +48,3 @@ def test_very_long_runs_keep_their_newest_records_and_thin_out_the_old_ones() ->
     assert (np.diff(steps) > 0).all()
     assert steps[0] == 10
     np.testing.assert_array_equal(steps[-5000:], np.arange(70_010, 120_001, 10))
-
-
-def test_a_record_counts_the_clusters_that_have_rows() -> None:
-    sizes = np.array([0.5, 0.0, 0.5], np.float32)
-    assert Record(10, 1.0, 1.0, 0.0, 0.5, sizes).used_clusters == 2

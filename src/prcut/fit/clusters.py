@@ -21,7 +21,7 @@ MOST_LINKED = 4096
 
 
 class Score(NamedTuple):
-    """What a partition costs: J (see :func:`prcut.numerics.hard_objective`) and its ratio cut.
+    """Cost of a partition: J (see :func:`prcut.numerics.hard_objective`) and its ratio cut.
 
     There is no merge tree where a cluster is empty, or where there are too many.
     """

@@ -74,7 +74,7 @@ _ATTRIBUTES = {
 
 
 class SavedFit(NamedTuple):
-    """What a model folder says of an estimator, or of a run, whose settings have the same names."""
+    """Content of a model folder, of an estimator or of a run, whose settings have equal names."""
 
     assigner: Assigner
     parameters: dict[str, Any]

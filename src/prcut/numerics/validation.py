@@ -76,7 +76,7 @@ def check_node_weight(node_weight: Tensor, n_samples: int) -> None:
 
 
 def check_finite(rows: np.ndarray, start: int, name: str) -> np.ndarray:
-    """Return ``rows``, which begin at row ``start`` of ``name``, or refuse NaN and infinity."""
+    """Return ``rows``, which start at row ``start`` of ``name``; reject NaN and infinity."""
     finite = np.isfinite(rows).all(1)
     if not finite.all():
         raise InvalidInputError(
