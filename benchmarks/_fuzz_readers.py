@@ -29,7 +29,8 @@ from prcut.training.assigner.saved import load_model, save_model
 from prcut.training.checkpoint import load_checkpoint, save_checkpoint
 from prcut.training.settings import TrainConfig
 from prcut.training.state import Record, TrainState
-from prcut.ui.cli.info import describe_path, show_rows
+from prcut.ui.cli.info import describe_path
+from prcut.ui.cli.shared import as_lines
 from prcut.ui.report.report import write_report
 
 __all__ = ["READERS", "Reader"]
@@ -146,7 +147,7 @@ def _make_run(path: Path) -> None:
 
 
 def _read_run(path: Path) -> None:
-    shown = show_rows(describe_path(path))
+    shown = as_lines(describe_path(path))
     if not all(map(str.isprintable, shown.splitlines())):
         raise AssertionError(f"{shown!r} is not printable")
     for stage in read_status(path):

@@ -6,7 +6,7 @@
 Every report is opened 1280 and 390 pixels wide, light and dark. A script hovers, clicks, searches,
 zooms and presses keys. It fails if one of these does not do what it should, if the browser's
 console has messages, if a page requests anything but itself, is wider than the window or larger
-than 6 MB, if a text became markup, or if 100,000 points move at fewer than 30 frames per
+than 6 MB, if a text became markup, or if 50,000 points move at fewer than 30 frames per
 second. Without Chromium, or the package playwright that drives it, the pages are written but not
 opened.
 """

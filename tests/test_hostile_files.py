@@ -28,7 +28,8 @@ from prcut.errors import CorruptFileError, InvalidInputError, PRCutError
 from prcut.runtime.folder import Folder, plan_key
 from prcut.runtime.sources import open_source
 from prcut.training.assigner.saved import load_model, save_model
-from prcut.ui.cli.info import describe_path, show_rows
+from prcut.ui.cli.info import describe_path
+from prcut.ui.cli.shared import as_lines
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/prcut"
@@ -297,4 +298,4 @@ def test_forged_fields_are_named(
 def test_forged_plans_are_never_printed_as_they_are(tmp_path: Path) -> None:
     run = made("run", tmp_path / "run")
     rewrite(run / "plan.json", lambda plan: {**plan, "data": "\x1b]0;owned\x07\ud800\n"})
-    assert all(map(str.isprintable, show_rows(describe_path(run)).splitlines()))
+    assert all(map(str.isprintable, as_lines(describe_path(run)).splitlines()))

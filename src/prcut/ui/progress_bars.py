@@ -1,4 +1,4 @@
-"""How a person follows a long fit: live bars on a terminal or in a notebook, lines elsewhere."""
+"""Progress of a long fit: live bars on a terminal or in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
     from prcut.fit.config import FitConfig
 
-# seconds between two lines of a log, and between two updates of the bars in a notebook
-_LOG_EVERY, _NOTEBOOK_EVERY = 10.0, 0.2
+# seconds between two lines of a log
+_LOG_EVERY = 10.0
+# seconds between two updates of the bars in a notebook
+_NOTEBOOK_EVERY = 0.2
 
 
 class FitDisplay:
     """Show the stages of a fit while it runs; a context manager.
 
-    Pass :meth:`on_progress` to what builds graphs and :meth:`on_record`, which needs ``config``, to
-    what trains. The console is standard error by default; ``log`` receives plain lines in any case.
+    :meth:`on_progress` shows any stage; :meth:`on_record`, which needs ``config``, shows training.
+    The console is standard error by default; ``log`` receives plain lines in any case.
     """
 
     def __init__(
@@ -51,9 +53,8 @@ class FitDisplay:
 
         console = self._console or Console(stderr=True)
         if not (console.is_terminal or console.is_jupyter):
-            self._writers.append(
-                partial(console.print, markup=False, highlight=False, soft_wrap=True)
-            )
+            options = {"markup": False, "highlight": False, "soft_wrap": True}
+            self._writers.append(partial(console.print, **options))
             return self
         self._bars = Progress(
             TextColumn("{task.description}", style="bold"),
@@ -83,13 +84,14 @@ class FitDisplay:
         self._show("search", self._n_steps, self._n_steps, f"{step.name}{objective}")
 
     def on_record(self, start: int, record: Record) -> None:
-        """Show the progress of a start, its cut or cross-entropy, and its clusters."""
+        """Show the progress of a restart: its cut or cross-entropy, and its clusters."""
         config = self._config
         assert config is not None  # noqa: S101
         n_starts = 1 if config.solver == "search" else config.n_starts
         which = f" {start + 1}/{n_starts}" if n_starts > 1 else ""
-        distils = record.cut is None
-        name, loss = ("cross-entropy", record.objective) if distils else ("cut", record.cut)
+        name, loss = ("cut", record.cut)
+        if loss is None:  # while distilling
+            name, loss = ("cross-entropy", record.objective)
         figures = (
             f"{name} {loss:.4f}  clusters {record.used_clusters}/{config.n_clusters}"
             f"  confidence {record.confidence:.2f}"

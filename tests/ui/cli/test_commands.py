@@ -62,11 +62,11 @@ def test_info_and_export(
 ) -> None:
     rows = f"{data}/rows.npy"
     for path, expected in (
-        (rows, r"kind +data\nrows +1,500\nfeatures +8\n"),
-        (f"{data}/parts", r"kind +data\n(.*\n)+column +e\nfiles +3\n"),
-        (f"{run}", r"kind +run\nstate +finished\n(.*\n)+stage train +done\n"),
-        (f"{run}/model", r"kind +model\nfeatures +8\nclusters +4\nhidden +256\n"),
-        (f"{run}/labels", r"kind +labels\nstate +finished\nrows +1,500\n"),
+        (rows, r"kind=data\nrows=1500\nfeatures=8\n"),
+        (f"{data}/parts", r"kind=data\n(.*\n)+column=e\nfiles=3\n"),
+        (f"{run}", r"kind=run\nstate=finished\n(.*\n)+stage_train=done\n"),
+        (f"{run}/model", r"kind=model\nfeatures=8\nclusters=4\nhidden=256\n"),
+        (f"{run}/labels", r"kind=labels\nstate=finished\nrows=1500\n"),
     ):
         assert main(["info", path]) == 0
         assert re.match(expected, capsys.readouterr().out), path
@@ -84,11 +84,11 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
     for command in cli.app.registered_commands:
         assert command.callback is not None
         examples = re.findall(r"^    (prcut .+)$", command.callback.__doc__ or "", re.MULTILINE)
-        assert len(examples) >= 2
+        assert examples
         monkeypatch.setattr(command, "callback", _only_named(command.callback, seen))
         for example in examples:
             assert main(example.split()[1:]) == 0, example
-    assert len(seen) >= 2 * len(cli.app.registered_commands)
+    assert len(seen) >= len(cli.app.registered_commands)
 
 
 def _only_named(command: Callable[..., None], seen: list[str]) -> Callable[..., None]:

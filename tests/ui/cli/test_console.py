@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("prcut.anything")
 
 
 def say_everything(log: Path | None = None, *, quiet: bool = False) -> None:
-    with open_messages(quiet=quiet) as messages, messages.progress() as display:
+    with open_messages("prcut fit", quiet=quiet) as messages, messages.progress() as display:
         if log is not None:
             messages.log_to(log)
         messages.say("a long message " * 10)

@@ -1,6 +1,5 @@
 """The map to explore: its arrays are exact, bounded and named, and a reader can use it."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,6 @@ from prcut.ui.report.row_contents import read_contents
 from report_samples import EVEN, EVIL, check_self_contained, made_up
 
 pytest.importorskip("matplotlib")
-
-_KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f8": np.float64}
-
-
-def decode(array: dict[str, str]) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(array["data"]), _KINDS[array["kind"]])
 
 
 def spread(n_rows: int = 400, n_clusters: int = 4, **options: Any) -> Inspection:
@@ -41,7 +34,7 @@ def collect(found: Inspection, texts: list[str] | None = None, **options: Any) -
 def test_arrays_say_what_was_inspected() -> None:
     found = spread(inside=np.linspace(0, 1, 400), runner_up=np.where(EVEN == 0, -1, 0))
     points, data = collect(found, [f"text {i}" for i in range(400)])
-    read = {name: decode(array) for name, array in data["arrays"].items()}
+    read = {name: np.array(values) for name, values in data["points"].items()}
     assert np.array_equal(np.sort(points), np.arange(400))
     assert np.array_equal(read["row"], points)
     assert np.array_equal(read["label"], found.labels[points])

@@ -190,7 +190,7 @@ def name(
 
 
 @command
-def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> tuple[Results, str]:
+def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> Results:
     """Describe a file or folder of prcut and how complete it is.
 
     PATH may be a run, a model, labels or data.
@@ -201,10 +201,9 @@ def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> tuple[R
 
     prcut info run
     """
-    from prcut.ui.cli.info import describe_path, show_rows
+    from prcut.ui.cli.info import describe_path
 
-    rows = describe_path(path)
-    return {name.replace(" ", "_"): value for name, value in rows.items()}, show_rows(rows)
+    return describe_path(path)
 
 
 @command

@@ -12,7 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -41,15 +41,14 @@ class Terminated(BaseException):
 class Messages:
     """Messages of a command to the person who runs it; ``again`` is the command that resumes it."""
 
-    def __init__(self, again: str, loggers: tuple[str, ...], *, quiet: bool) -> None:
+    def __init__(self, again: str, *, quiet: bool) -> None:
         self.again = again
+        self.handlers: list[logging.Handler] = []
         self._console = Console(stderr=True, soft_wrap=True)
         self._has_bars = self._console.is_terminal and not quiet
-        self._loggers = [logging.getLogger(name) for name in loggers]
         shown = _Lines(self._console)
         shown.setLevel(logging.WARNING if quiet else logging.INFO)
         shown.addFilter(lambda record: record.name != _FILE_ONLY.name)
-        self._handlers: list[logging.Handler] = []
         self._add(shown)
 
     def say(self, text: str) -> None:
@@ -69,43 +68,30 @@ class Messages:
 
     def log_to(self, path: Path) -> None:
         """Write every message to a file as well, with its time."""
-        handler = _LogFile(path, encoding="utf-8")
+        handler = logging.FileHandler(path, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
         self._add(handler)
 
     def _add(self, handler: logging.Handler) -> None:
-        self._handlers.append(handler)
-        for logger in self._loggers:
-            logger.addHandler(handler)
-
-    def close(self) -> None:
-        """Detach and close the handlers."""
-        for handler in self._handlers:
-            for logger in self._loggers:
-                logger.removeHandler(handler)
-            handler.close()
+        self.handlers.append(handler)
+        _LOGGER.addHandler(handler)
 
 
 @contextmanager
-def open_messages(
-    again: str = "the same command", *, quiet: bool = False, loggers: tuple[str, ...] = ("prcut",)
-) -> Iterator[Messages]:
+def open_messages(again: str, *, quiet: bool = False) -> Iterator[Messages]:
     """Show the library's log and all warnings while a command runs.
 
-    A program beside prcut adds its own ``loggers``. SIGTERM stops the command as Ctrl-C does, and
-    leaves its files in order.
+    SIGTERM stops the command as Ctrl-C does, and leaves its files in order.
     """
-    messages = Messages(again, loggers, quiet=quiet)
-    with ExitStack() as stack:
-        stack.callback(messages.close)
-        for logger in map(logging.getLogger, loggers):
-            stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.INFO)
-        stack.enter_context(warnings.catch_warnings())
+    messages, level = Messages(again, quiet=quiet), _LOGGER.level
+    is_main = threading.current_thread() is threading.main_thread()
+    earlier = signal.signal(signal.SIGTERM, _terminate) if is_main else None
+    _LOGGER.setLevel(logging.INFO)
+    # a full disk does not interrupt the log: the console shows the error
+    raises, logging.raiseExceptions = logging.raiseExceptions, False
+    with warnings.catch_warnings():
         warnings.simplefilter("always", DataWarning)
         warnings.showwarning = _log_warning
-        if threading.current_thread() is threading.main_thread():
-            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminate))
         try:
             yield messages
         except (KeyboardInterrupt, Terminated):
@@ -117,6 +103,15 @@ def open_messages(
             is_worded = isinstance(error, PRCutError)
             _FILE_ONLY.error("%s", error if is_worded else traceback.format_exc().rstrip())
             raise
+        finally:
+            _LOGGER.setLevel(level)
+            logging.raiseExceptions = raises
+            for handler in messages.handlers:
+                _LOGGER.removeHandler(handler)
+                with suppress(OSError):
+                    handler.close()
+            if is_main:
+                signal.signal(signal.SIGTERM, earlier)
 
 
 def lack_of_room(error: BaseException | None) -> str | None:
@@ -144,17 +139,6 @@ class _Lines(logging.Handler):
         if record.levelno >= logging.WARNING:
             text = Text(f"{record.levelname.lower()}: {text}", style="yellow")
         self._console.print(text)
-
-
-class _LogFile(logging.FileHandler):
-    """A log that a full disk does not interrupt: the console has shown the error already."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        pass
-
-    def close(self) -> None:
-        with suppress(OSError):
-            super().close()
 
 
 def _log_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -20,7 +20,7 @@ _SHOWN_NAMES = 100
 
 
 def describe_path(path: str | Path) -> dict[str, Any]:
-    """Return names and values that describe what ``path`` holds, in the order to show them."""
+    """Return names and values that describe what ``path`` holds, in the order to print them."""
     folder = Folder(path)
     info = folder.filesystem.get_file_info(folder.path)
     if info.type.name == "NotFound":
@@ -36,16 +36,7 @@ def describe_path(path: str | Path) -> dict[str, Any]:
             raise InvalidInputError(
                 f"{path} is not a run, model, labels or data folder."
             ) from error
-    return {
-        _printable(name): _printable(value) if isinstance(value, str) else value
-        for name, value in rows.items()
-    }
-
-
-def show_rows(rows: dict[str, Any]) -> str:
-    """Format the result of :func:`describe_path`, one line for each name."""
-    width = max(map(len, rows))
-    return "\n".join(f"{name:<{width}}  {_text(value)}" for name, value in rows.items())
+    return rows
 
 
 def find_kind(folder: Folder) -> str:
@@ -56,17 +47,6 @@ def find_kind(folder: Folder) -> str:
     if folder.exists("config.json"):
         return "model"
     return "labels" if (folder / STATE_FOLDER).exists("plan.json") else "data"
-
-
-def _text(value: Any) -> str:
-    if type(value) is int:
-        return f"{value:,}"
-    return _printable(f"{value:.6g}" if isinstance(value, float) else str(value))
-
-
-def _printable(text: str) -> str:
-    """Return the text of a stranger's file as one line without control characters."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
 def _describe_run(path: str) -> dict[str, Any]:
@@ -80,22 +60,25 @@ def _describe_run(path: str) -> dict[str, Any]:
         "features": whole_number(plan["n_features"]),
         "clusters": whole_number(plan["n_clusters"]),
         "graph": "in memory" if plan["mode"] == "memory" else "on disk, in blocks",
-        **{f"stage {one.progress.stage}": one.state for one in read_status(folder)},
+        **{
+            f"stage_{one.progress.stage.replace(' ', '_')}": one.state
+            for one in read_status(folder)
+        },
     }
     if result:
         rows |= {
             "objective": finite_number(result["objective"]),
-            "ratio cut": finite_number(result["ratio_cut"]),
-            "clusters in use": f"{result['used_clusters']} of {result['n_clusters']}",
+            "ratio_cut": finite_number(result["ratio_cut"]),
+            "used_clusters": whole_number(result["used_clusters"]),
             "steps": whole_number(result["n_steps"]),
-            **{f"seconds of {name}": f"{value:.1f}" for name, value in result["seconds"].items()},
+            **{f"seconds_of_{name}": round(value, 1) for name, value in result["seconds"].items()},
         }
     names = read_names(folder)
     layers: dict[int, Any] = {} if names is None else {0: names.clusters, **names.layers}
     for size, clusters in layers.items():
         for number, one in enumerate(clusters[:_SHOWN_NAMES]):
-            layer = f" of {size}" if size else ""
-            rows[f"cluster {number}{layer}"] = f"{one.name} ({one.size:,} rows)"
+            layer = f"_of_{size}" if size else ""
+            rows[f"cluster_{number}{layer}"] = f"{one.name} ({one.size:,} rows)"
     return rows
 
 
@@ -110,7 +93,7 @@ def _describe_model(path: str) -> dict[str, Any]:
     result = description.get("result")
     if isinstance(result, dict):
         shown = ("objective", "ratio_cut", "used_clusters", "n_samples", "n_steps")
-        rows |= {name.replace("_", " "): result[name] for name in shown if name in result}
+        rows |= {name: result[name] for name in shown if name in result}
     return rows
 
 

@@ -78,8 +78,9 @@ def command(function: Callable[..., Any]) -> Callable[..., None]:
 
 
 def as_lines(results: Results) -> str:
-    """Return results as lines of name=value."""
-    return "\n".join(f"{name}={value}" for name, value in results.items())
+    """Return results as lines of name=value, without control characters of a stranger's file."""
+    lines = [f"{name}={value}" for name, value in results.items()]
+    return "\n".join("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines)
 
 
 def run_app(commands: typer.Typer, name: str, given: list[str]) -> int:

@@ -1,11 +1,10 @@
-"""The interactive map of a report: points as small arrays, with texts or images of some rows.
+"""The interactive map of a report: points as whole numbers, with texts or images of some rows.
 
 ``templates/explorer.js`` draws them; it shows strings as text, never as markup.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from prcut.ui.report.inspection import Inspection, RowExamples
 from prcut.ui.report.row_contents import RowLabels
 
 # points on the map: a random sample of more rows looks the same and still moves smoothly
-MOST_POINTS = 100_000
+MOST_POINTS = 50_000
 # examples of the clusters that come first, so that their texts or images are in the page
 _MOST_EXAMPLES = 3000
 # bytes of texts and images in the page
@@ -83,29 +82,19 @@ def collect_points(
         "sizes": inspection.sizes.tolist(),
         "names": list(names),
         "colors": [to_hex(tuple(color)) for color in cluster_colors(inspection.n_clusters)],
-        "arrays": {name: _encode(values) for name, values in arrays.items()},
+        "points": {name: values.tolist() for name, values in arrays.items()},
     }
 
 
 def _quantise(coords: np.ndarray) -> np.ndarray:
-    """Scale coordinates to whole numbers of 16 bits, both by the same factor."""
+    """Scale coordinates to whole numbers from 0 to 65535, both by the same factor."""
     low, high = coords.min(0), coords.max(0)
     scale = 65535 / max(float((high - low).max()), 1e-12)
-    centred = (coords - (low + high) / 2) * scale + 32767.5
-    whole: np.ndarray = np.nan_to_num(centred).clip(0, 65535).round().astype(np.uint16)
-    return np.ascontiguousarray(whole.T)
+    whole: np.ndarray = ((coords - low) * scale).round().astype(np.int64)
+    return whole.T
 
 
 def _as_bytes(fractions: np.ndarray) -> np.ndarray:
     """Round fractions to bytes from 0 to 254; 255 is unknown."""
     known = np.nan_to_num(fractions).clip(0, 1) * _FRACTIONS
-    return np.where(np.isnan(fractions), 255, known.round()).astype(np.uint8)
-
-
-def _encode(values: np.ndarray) -> dict[str, str]:
-    """Encode whole numbers from 0 in as few bytes as hold the largest, little-endian."""
-    kind = np.min_scalar_type(int(values.max(initial=0))).newbyteorder("<")
-    if kind.itemsize == 8:  # scripts have no arrays of plain 64-bit integers
-        kind = np.dtype("<f8")
-    code = base64.b64encode(np.ascontiguousarray(values, kind).tobytes()).decode()
-    return {"kind": kind.str[1:], "data": code}
+    return np.where(np.isnan(fractions), 255, known.round()).astype(np.int64)
