@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from prcut.curate import sample as sampling
+from prcut.curate import centroids as library
 from prcut.curate.centroids import write_centroids
 from prcut.fit.config import FitConfig
 from prcut.runs.labels import assign_parquet
@@ -50,7 +50,7 @@ def test_coarser_layers_are_parents(
 ) -> None:
     path, rows, assigner = run
     layers = {2: np.array([0, 1, 1, 0]), 1: np.array([0, 0, 0, 0])}
-    monkeypatch.setattr(sampling, "coarse_labels", lambda _: layers)
+    monkeypatch.setattr(library, "coarse_labels", lambda _: layers)
     assert write_centroids(path, tmp_path / "c.parquet", loaded(assigner)) == 7
     table = pq.read_table(tmp_path / "c.parquet")
     assert table["id"].to_pylist() == [0, 1, 2, 3, 4, 5, 6]

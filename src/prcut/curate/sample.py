@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,14 +57,20 @@ def draw_sample(
     [5, 5, 2]
     """
     check_positive_int("size", size)
-    temperature = _parse_balance(balance)
+    temperature = np.inf
+    if balance not in ("tree", "uniform"):
+        kind, _, number = balance.partition(":")
+        with suppress(ValueError):
+            temperature = float(number)
+        if kind != "temperature" or not 0 < temperature < np.inf:
+            raise InvalidInputError(f"{balance=} must be tree, uniform, or such as temperature:2.")
     labels = np.asarray(labels)
     known = np.flatnonzero(labels >= 0)
     if size > len(known):
         raise InvalidInputError(f"{size=} must be at most {len(known)}, the rows with a cluster.")
     clusters = labels[known]
     sizes = np.bincount(clusters, minlength=len(layers[0]) if layers else 0)
-    if temperature is None:
+    if balance == "tree":
         quotas = share_down(size, sizes, layers)
     else:
         quotas = share_out(size, sizes, np.maximum(sizes, 1) ** (1 / temperature))
@@ -91,7 +98,8 @@ def write_sample(
     n_clusters = int(loaded.assigner.n_clusters)
     if labels.max(initial=0) >= n_clusters:
         raise InvalidInputError(f"{run} has labels of another model; assign again.")
-    layers = read_layers(loaded)
+    coarse = coarse_labels(loaded)
+    layers = [coarse[size] for size in sorted(coarse)]
     if not layers and (tree := parse_fit(loaded).fitted.get("merge_tree_")) is not None:
         layers = [tree.labels(round(n_clusters**0.5))]
     rows = draw_sample(labels, size, balance, layers=layers, seed=seed)
@@ -120,35 +128,30 @@ def read_labels(run: str | Path) -> tuple[dataset.Dataset, np.ndarray]:
     return written, labels
 
 
-def read_layers(loaded: Any) -> list[np.ndarray]:
-    """Return the group of every cluster in coarser layers, the coarsest first."""
-    known = coarse_labels(loaded)
-    return [known[size] for size in sorted(known)]
-
-
 # -- quotas ----------------------------------------------------------------------------------------
 
 
 def share_out(total: int, rooms: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Share ``total`` by weight among rooms of limited size; return whole numbers, int64.
 
-    Full rooms take no more, and the others share the rest (water-filling).
+    Full rooms take no more, and the others share the rest.
 
     >>> share_out(10, np.array([1, 100, 100]), np.ones(3)).tolist()
     [1, 5, 4]
     """
-    fill = rooms / weights  # level at which a room is full
-    order = np.argsort(fill, kind="stable")
-    room, weight = rooms[order].astype(np.float64), weights[order].astype(np.float64)
-    before = np.cumsum(room) - room
-    open_weight = np.cumsum(weight[::-1])[::-1]
-    levels = (total - before) / open_weight  # if all rooms before this one are full
-    first = np.flatnonzero(levels <= fill[order] * (1 + 1e-12))
-    level = levels[first[0]] if len(first) else np.inf
-    exact = np.minimum(rooms, level * weights)
+    exact = np.zeros(len(rooms))
+    is_open = rooms > 0
+    while is_open.any():
+        level = (total - exact[~is_open].sum()) / weights[is_open].sum()
+        full = is_open & (level * weights >= rooms)
+        exact[is_open] = level * weights[is_open]
+        exact[full] = rooms[full]
+        if not full.any():
+            break
+        is_open &= ~full
     shares: np.ndarray = np.floor(exact + 1e-9).astype(np.int64)
     # the remainder of rounding goes to the largest fractions
-    left = np.lexsort((np.arange(len(rooms)), -(exact - shares)))
+    left = np.argsort(shares - exact, kind="stable")
     left = left[shares[left] < rooms[left]][: total - int(shares.sum())]
     shares[left] += 1
     return shares
@@ -171,17 +174,3 @@ def share_down(total: int, sizes: np.ndarray, layers: Sequence[np.ndarray]) -> n
         finer = [np.unique(one[inside], return_inverse=True)[1] for one in layers[1:]]
         shares[inside] = share_down(quota, sizes[inside], finer)
     return shares
-
-
-def _parse_balance(balance: str) -> float | None:
-    """Return the temperature of cluster sizes; None for quotas down the tree."""
-    kind, _, number = balance.partition(":")
-    if balance in ("tree", "uniform"):
-        return None if balance == "tree" else np.inf
-    try:
-        temperature = float(number)
-    except ValueError:
-        temperature = 0.0
-    if kind != "temperature" or not temperature > 0:
-        raise InvalidInputError(f"{balance=} must be tree, uniform, or such as temperature:2.")
-    return temperature

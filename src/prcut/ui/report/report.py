@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +38,8 @@ _NAMED = 3
 _LEAST_NAMED = 0.01
 # entries of the largest table of classes and clusters that is matched
 _MOST_MATCHED = 20_000_000
+# a ratio cut so many times its lower bound says nothing
+_VAGUE = 100
 # pictures in inches, two of which fit side by side on the page
 _WIDE = (5.0, 3.1)
 _SQUARE = (5.0, 4.3)
@@ -183,12 +184,13 @@ def score_classes(classes: RowLabels, inspection: Inspection) -> ClassScores:
 def list_headline(inspection: Inspection, scores: ClassScores | None) -> dict[str, str]:
     """List the figures at the top of the page by name."""
     ratio, about = inspection.bound_ratio, inspection.about
+    vague = ratio is not None and ratio >= _VAGUE
     tiles = {
         "rows": f"{inspection.source.n_samples:,}",
         "clusters in use": f"{inspection.n_used:,} of {inspection.n_clusters:,}",
-        "rows that belong nowhere": _format(about.get("n_outliers"), ","),
+        "outliers": _format(about.get("n_outliers"), ","),
         "better cut than by chance": _format(inspection.better_than_chance, ".1%"),
-        "times the best cut, at most": None if ratio is None or ratio >= 100 else f"{ratio:.2f}×",
+        "ratio cut over its lower bound": _format(None if vague else ratio, ".2f"),
         "mean confidence": f"{inspection.confidence.mean():.3f}",
     }
     if scores is not None:
@@ -221,7 +223,6 @@ def describe_settings(inspection: Inspection) -> dict[str, str]:
         "seed": _format(about.get("seed"), ".0f"),
         "objective": _format(about.get("objective"), ".5g"),
         "ratio cut": _format(about.get("ratio_cut"), ".5g"),
-        "certificate": _describe_certificate(inspection),
         "seconds": _format(total, ",.0f"),
     }
     return {name: str(value) for name, value in settings.items() if value is not None}
@@ -229,18 +230,3 @@ def describe_settings(inspection: Inspection) -> dict[str, str]:
 
 def _format(value: float | None, form: str) -> str | None:
     return None if value is None else format(value, form)
-
-
-def _describe_certificate(inspection: Inspection) -> str:
-    ratio = inspection.bound_ratio
-    if inspection.bound is None or ratio is None:
-        if inspection.about.get("mode") == "disk":
-            return "none: the whole graph is not in memory"
-        return "none: the eigenvalues of so large a graph would take too long"
-    bound = (
-        f"no partition into {inspection.n_used} clusters has a ratio cut below "
-        f"{inspection.bound.value:.5g}"
-    )
-    if not math.isfinite(ratio):
-        return f"{bound}, which is no bound at all, because the graph is not connected"
-    return f"{bound}, so this one is at most {ratio:,.3g} times the best"
