@@ -53,8 +53,9 @@ class FitDisplay:
 
         console = self._console or Console(stderr=True)
         if not (console.is_terminal or console.is_jupyter):
-            options = {"markup": False, "highlight": False, "soft_wrap": True}
-            self._writers.append(partial(console.print, **options))
+            self._writers.append(
+                partial(console.print, markup=False, highlight=False, soft_wrap=True)
+            )
             return self
         self._bars = Progress(
             TextColumn("{task.description}", style="bold"),

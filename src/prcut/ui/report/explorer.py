@@ -90,8 +90,8 @@ def _quantise(coords: np.ndarray) -> np.ndarray:
     """Scale coordinates to whole numbers from 0 to 65535, both by the same factor."""
     low, high = coords.min(0), coords.max(0)
     scale = 65535 / max(float((high - low).max()), 1e-12)
-    whole: np.ndarray = ((coords - low) * scale).round().astype(np.int64)
-    return whole.T
+    whole: np.ndarray = ((coords - low) * scale).round().astype(np.int64).T
+    return whole
 
 
 def _as_bytes(fractions: np.ndarray) -> np.ndarray:
