@@ -148,12 +148,13 @@ class Known(NamedTuple):
 
     def limits(self, config: FitConfig, n_samples: int) -> Limits | None:
         """Return the limits of the cluster sizes, if any; joined rows must fit into them."""
-        weights = np.ones(n_samples) if self.weights is None else self.weights
-        limits = config.limits(float(weights.sum()), is_whole=self.weights is None)
-        heaviest = weights.max()
-        if self.groups is not None:
-            heaviest = np.bincount(self.groups, weights).max()
-        if limits is not None and heaviest > limits.most:
+        total = float(n_samples if self.weights is None else self.weights.sum())
+        limits = config.limits(total, is_whole=self.weights is None)
+        if limits is None:
+            return None
+        groups = np.arange(n_samples) if self.groups is None else self.groups
+        heaviest = np.bincount(groups, self.weights).max()
+        if heaviest > limits.most:
             raise InvalidInputError(
                 f"rows that y or must_link joins, or one heavy row, weigh {heaviest:g} together; "
                 f"max_size={limits.most:g} must be at least that."

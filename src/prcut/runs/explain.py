@@ -89,7 +89,7 @@ def _explain(run: FinishedRun, numbers: np.ndarray) -> Reasons:
         joined = open_joined(run.folder / "graph")
         rows = np.array(joined.rows)
         labels = RowLabels(partition).read(0, run.source.n_samples)[rows]
-        known = Known.of_source(run.source, run.config, rows) or Known()
+        known = Known.of_source(run.source, run.config, rows)
         graph = known.weigh(CoarseGraph.of_arrays(*joined[1:]))
     else:
         saved, rows = load_graph(run.folder / "graph"), np.arange(run.source.n_samples)
@@ -98,7 +98,7 @@ def _explain(run: FinishedRun, numbers: np.ndarray) -> Reasons:
         else:  # an update compares so many rows only
             labels = RowLabels(partition).take(rows)
             rows, labels = np.flatnonzero(labels >= 0), labels[labels >= 0]
-        known = Known.of_source(run.source, run.config, rows) or Known()
+        known = Known.of_source(run.source, run.config, rows)
         graph = as_coarse(known.weigh(saved))
     order = np.argsort(rows)
     place = order[np.minimum(np.searchsorted(rows, numbers, sorter=order), len(rows) - 1)]

@@ -154,10 +154,8 @@ def _search_disk(
     seconds: dict[str, float],
 ) -> None:
     """Build the blocks and search their partition."""
-    known = Known.of_source(plan.source, plan.config)
-    if known is not None:  # its faults are found before the blocks are built
-        known.check(plan.config, plan.source.n_samples)
-    del known
+    # errors in classes and weights are found before the blocks are built
+    Known.of_source(plan.source, plan.config).check(plan.config, plan.source.n_samples)
     config = plan.config
     with _timed(seconds, "graph"):
         sample = sample_rows(plan.source, MEASURED_ROWS, [config.seed, 10])
@@ -331,7 +329,7 @@ def _search(
     folder, config = plan.folder / "partition", plan.config
     if not folder.is_sealed(SCORE_RECORD, key):
         joined = open_joined(plan.folder / "graph")
-        known = Known.of_source(plan.source, config, np.asarray(joined.rows)) or Known()
+        known = Known.of_source(plan.source, config, np.asarray(joined.rows))
         graph = known.weigh(CoarseGraph.of_arrays(*joined[1:]))
         partition = search_known(graph, config, known, keep_starts=False)
         labels = np.full(blocks.n_samples, -1, np.int32)
@@ -349,7 +347,7 @@ def _search(
 def _keep_classes(labels: np.ndarray, source: Source, config: FitConfig) -> np.ndarray:
     """Give the rows without an edge whose class is known their cluster."""
     known = Known.of_source(source, config)
-    if known is None or known.classes is None:
+    if known.classes is None:
         return labels
     return np.where(labels < 0, known.classes, labels).astype(np.int32)
 
