@@ -8,7 +8,7 @@ from sklearn.datasets import make_blobs
 
 from prcut import Assigner, PRCut
 from prcut.errors import CorruptFileError
-from prcut.fit.saved_fit import describe_tree, load_fit, parse_fit
+from prcut.fit.saved_fit import _check_arrays, describe_tree, load_fit, parse_fit
 from prcut.search.merge import MergeTree
 from prcut.training.assigner.saved import LoadedModel
 
@@ -27,6 +27,26 @@ def test_a_description_is_read_back() -> None:
     np.testing.assert_array_equal(fitted["merge_tree_"].children, TREE.children)
     assert parse(**describe_tree(None)) == {}
     assert parse(fitted={"labels_": [1], "__class__": "x"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("labels", np.zeros((2, 2), np.int64)),
+        ("labels", np.array([0, 3])),
+        ("probabilities", np.array([0.5, np.nan])),
+        ("probabilities", np.ones(3)),
+        ("keys", np.zeros(2)),
+        ("stability", np.zeros(2)),
+        ("violated_links", np.zeros((1, 3), np.int64)),
+        ("reasons.runner_up", np.array([-2, 0])),
+    ],
+)
+def test_arrays_of_another_kind_or_shape_are_rejected(name: str, values: np.ndarray) -> None:
+    arrays = {"labels": np.array([0, 2]), "probabilities": np.ones(2), "stability": np.ones(3)}
+    _check_arrays(arrays, 3)
+    with pytest.raises(ValueError, match=f"{name} of shape"):
+        _check_arrays(arrays | {name: values}, 3)
 
 
 def test_the_merge_tree_is_saved_and_labels_of_another_kind_are_refused(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def choose_n_clusters(
         few, many = (min(config.n_neighbors or number, most_neighbors) for number in _COUNTED)
         found = _find_neighbors(rows, many, config)
         graph = link_neighbors(found.nearest(few), rows, config.similarity)
-        if _spread_of_degrees(graph) > _EVEN:
+        deviation, mean = torch.std_mean(graph.degree.double(), correction=0)
+        if deviation / mean > _EVEN:
             graph = link_neighbors(found, rows, config.similarity)
     count = count_clusters(graph, least, most, seed=config.seed, n_jobs=config.n_threads)
     _LOG.info("%d clusters: searches agree to %.2f", count.n_clusters, count.agreement.max())
@@ -215,12 +216,6 @@ def _neighbors_to_try(n_samples: int, config: FitConfig) -> list[int]:
     if most >= 2 * few:
         tried.append(min(some, most))
     return [*tried, many] if most >= many else tried
-
-
-def _spread_of_degrees(graph: SimilarityGraph) -> float:
-    """Return the standard deviation of the degrees over their mean."""
-    deviation, mean = torch.std_mean(graph.degree.double(), correction=0)
-    return float(deviation / mean)
 
 
 def as_graph(graph: Any, n_samples: int) -> SimilarityGraph:

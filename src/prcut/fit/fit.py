@@ -140,7 +140,11 @@ def fit_rows(
         lazy_start, stability = Lazy.of(start), None
         balance_weight = config.training_balance
     else:
-        _check_edges(graph)
+        if not graph.degree.any():
+            raise InvalidInputError(
+                f"the graph of n_samples={graph.n_samples} rows has no edges, so there is nothing "
+                "to cut; raise n_neighbors or check the similarities."
+            )
         given = []
         if config.effort == "best" and rows.shape[0] >= _MIN_TRAINED_ROWS:
             resampled = resampled or resample(graph, config)
@@ -198,11 +202,3 @@ def _center(rows: Any, config: FitConfig) -> tuple[Any, np.ndarray | None]:
     is_plain = config.metric == "euclidean" and config.similarity in _OF_DISTANCES
     origin = far_origin(rows, config.seed) if is_plain else None
     return subtract_origin(rows, origin), origin
-
-
-def _check_edges(graph: SimilarityGraph) -> None:
-    if not graph.degree.any():
-        raise InvalidInputError(
-            f"the graph of n_samples={graph.n_samples} rows has no edges, so there is nothing to "
-            "cut; raise n_neighbors or check the similarities."
-        )

@@ -43,34 +43,27 @@ _FIGURES: dict[str, Callable[[Any], Any]] = {
     "ratio_cut_": finite_number,
     "balance_weight_": finite_number,
 }
-# arrays of the fit: kind and shape, with n rows, k clusters, and other letters of any size
+# arrays of the fit: attribute of the estimator, if it is one, kind of numbers, and shape, with n
+# rows, k clusters, and other letters of any size
 _ARRAYS = {
-    "labels": ("cluster", "n"),
-    "clusters": ("cluster", "n"),
-    "probabilities": ("float", "n"),
-    "keys": ("int", "n"),
-    "stability": ("float", "k"),
-    "violated_links": ("int", "p", "2"),
-    "graph_features": ("float", "r", "d"),
-    "count.tried": ("int", "c"),
-    "count.agreement": ("float", "c"),
-    "count.entropy": ("float", "c"),
-    "reasons.cluster": ("cluster", "n"),
-    "reasons.runner_up": ("cluster", "n"),
-    "reasons.n_neighbors": ("int", "n"),
-    "reasons.n_inside": ("int", "n"),
-    "reasons.n_in_runner_up": ("int", "n"),
-    "reasons.change": ("float or NaN", "n"),
+    "labels": ("labels_", "cluster", "n"),
+    "clusters": ("clusters_", "cluster", "n"),
+    "probabilities": ("probabilities_", "float", "n"),
+    "keys": ("", "int", "n"),
+    "stability": ("cluster_stability_", "float", "k"),
+    "violated_links": ("violated_links_", "int", "p", "2"),
+    "graph_features": ("_graph_features", "float", "r", "d"),
+    "count.tried": ("", "int", "c"),
+    "count.agreement": ("", "float", "c"),
+    "count.entropy": ("", "float", "c"),
+    "reasons.cluster": ("", "cluster", "n"),
+    "reasons.runner_up": ("", "cluster", "n"),
+    "reasons.n_neighbors": ("", "int", "n"),
+    "reasons.n_inside": ("", "int", "n"),
+    "reasons.n_in_runner_up": ("", "int", "n"),
+    "reasons.change": ("", "float or NaN", "n"),
 }
-# arrays that are attributes of an estimator
-_ATTRIBUTES = {
-    "labels": "labels_",
-    "clusters": "clusters_",
-    "probabilities": "probabilities_",
-    "stability": "cluster_stability_",
-    "violated_links": "violated_links_",
-    "graph_features": "_graph_features",
-}
+_ATTRIBUTES = {name: row[0] for name, row in _ARRAYS.items() if row[0]}
 
 
 class SavedFit(NamedTuple):
@@ -124,8 +117,10 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], n_clusters: int) -> None:
     if "labels" not in arrays and len(_under("exemplars.", arrays)) < len(arrays):
         raise ValueError("no labels, which only a run keeps elsewhere")
     sizes = {"k": n_clusters, "2": 2}
-    for name in arrays.keys() & _ARRAYS.keys():
-        values, (kind, *letters) = arrays[name], _ARRAYS[name]
+    for name, (_, kind, *letters) in _ARRAYS.items():
+        if name not in arrays:
+            continue
+        values = arrays[name]
         shape = tuple(map(sizes.setdefault, letters, values.shape))
         is_right = values.shape == shape and values.ndim == len(letters)
         if kind.startswith("float"):
