@@ -13,8 +13,7 @@ from benchmarks.harness.usage import MeasuredEngine, Usage, peak_memory
 from prcut.fit.config import FitConfig
 from prcut.graph.blocks.join import open_joined
 from prcut.numerics.objective import ClusterCost
-from prcut.runs.labels import assign_parquet
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels, assign_parquet
 from prcut.runs.run import fit_run
 from prcut.runtime.device import readable_bytes
 from prcut.runtime.engine import Engine, LocalEngine

@@ -27,7 +27,7 @@ from _shared import options_of, rows_of, timed, verdict
 from prcut.fit.config import FitConfig
 from prcut.fit.fit import fit_rows
 from prcut.graph.blocks.build import choose_block_rows
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.search.partition import find_partition

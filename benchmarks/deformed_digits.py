@@ -32,7 +32,7 @@ from _shared import options_of, rows_of, verdict
 from prcut.fit.config import FitConfig
 from prcut.fit.fit import fit_rows
 from prcut.graph.blocks.build import bytes_in_memory
-from prcut.runs.row_labels import read_score
+from prcut.runs.labels import read_score
 from prcut.runtime.device import readable_bytes
 from prcut.runtime.folder import Folder
 from prcut.training.assigner.predict import assign_labels

@@ -25,8 +25,9 @@ from _shared import options_of, verdict, write_planted
 from prcut import Assigner
 from prcut.fit.config import FitConfig
 from prcut.graph.blocks.build import BlockConfig, build_blocks
+from prcut.runs.folder import RunPlan
 from prcut.runs.labels import assign_parquet
-from prcut.runs.plan import RunPlan, StageCost, Workload, leader_memory, plan_stages
+from prcut.runs.plan import StageCost, Workload, leader_memory, plan_stages
 from prcut.runs.run import search_run
 from prcut.runtime.device import readable_bytes
 from prcut.runtime.engine import LocalEngine

@@ -10,7 +10,7 @@ from prcut.fit.config import FitConfig
 from prcut.graph.blocks.read import open_blocks
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runs.explain import explain_run
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels
 from prcut.runs.run import fit_run
 from prcut.runs.update import FinishedRun
 from prcut.runtime.folder import Folder

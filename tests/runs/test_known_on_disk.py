@@ -15,7 +15,7 @@ from prcut.fit.known import Known
 from prcut.graph.blocks.join import open_joined
 from prcut.runs.explain import explain_run
 from prcut.runs.folder import RunResult
-from prcut.runs.row_labels import RowLabels, read_score
+from prcut.runs.labels import RowLabels, read_score
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.search.explain import find_reasons

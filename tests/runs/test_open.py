@@ -12,8 +12,7 @@ from sklearn.datasets import make_blobs
 from prcut import PRCut
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fit.config import FitConfig
-from prcut.runs.labels import assign_parquet
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels, assign_parquet
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 

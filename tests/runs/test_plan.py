@@ -5,7 +5,7 @@ import pytest
 
 from prcut.errors import InvalidInputError
 from prcut.fit.config import FitConfig
-from prcut.runs.plan import choose_mode, describe_run, plan_run
+from prcut.runs.folder import choose_mode, describe_run, plan_run
 from prcut.runtime.sources import ArraySource
 
 SOURCE = ArraySource(np.zeros((1000, 8), np.float32))

@@ -17,7 +17,7 @@ from prcut.fit.clusters import score_labels
 from prcut.fit.config import FitConfig
 from prcut.graph.build import build_graph
 from prcut.runs.folder import RunResult
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.training.assigner.predict import assign_labels

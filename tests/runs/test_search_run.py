@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from prcut.fit.config import FitConfig
 from prcut.graph.blocks.join import open_joined
-from prcut.runs.row_labels import RowLabels, read_score
+from prcut.runs.labels import RowLabels, read_score
 from prcut.runs.run import fit_run
 from prcut.runtime.engine import LocalEngine, Task
 from prcut.runtime.folder import Folder

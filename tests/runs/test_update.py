@@ -13,7 +13,7 @@ from killed import contents, kill_after, needs_fork
 from prcut import PRCut
 from prcut.errors import InvalidInputError
 from prcut.fit.config import FitConfig
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels
 from prcut.runs.run import fit_run
 from prcut.runs.update import FinishedRun, update_run
 from prcut.runtime.folder import Folder

@@ -18,9 +18,8 @@ from prcut import Assigner
 from prcut.errors import InvalidInputError, StageError
 from prcut.fit.config import FitConfig
 from prcut.graph.blocks.build import BlockConfig, build_blocks
-from prcut.runs.labels import assign_parquet
+from prcut.runs.labels import RowLabels, assign_parquet
 from prcut.runs.plan import Workload, plan_stages
-from prcut.runs.row_labels import RowLabels
 from prcut.runs.run import fit_run
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder

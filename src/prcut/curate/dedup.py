@@ -28,9 +28,8 @@ from prcut.graph.within import (
     pairs_within,
 )
 from prcut.numerics.objective import ClusterCost
-from prcut.runs.folder import read_plan
+from prcut.runs.folder import choose_mode, read_plan, usable_memory
 from prcut.runs.labels import STATE_FOLDER, check_new
-from prcut.runs.plan import choose_mode, usable_memory
 from prcut.runtime.engine import Engine, LocalEngine
 from prcut.runtime.folder import Folder, absolute_path, plan_key
 from prcut.runtime.parquet import ParquetSource

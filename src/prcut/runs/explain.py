@@ -12,7 +12,7 @@ from prcut.errors import InvalidInputError
 from prcut.fit.known import Known
 from prcut.graph.blocks.join import open_joined
 from prcut.graph.similarity_graph import load_graph
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels
 from prcut.runs.update import FinishedRun
 from prcut.runtime.sources import Source, read_all, rows_per_read
 from prcut.search.explain import Reasons, find_reasons
@@ -88,7 +88,7 @@ def _explain(run: FinishedRun, numbers: np.ndarray) -> Reasons:
     if run.plan["mode"] == "disk":
         joined = open_joined(run.folder / "graph")
         rows = np.array(joined.rows)
-        labels = RowLabels(partition).read(0, run.source.n_samples)[rows]
+        labels = RowLabels(partition).read()[rows]
         known = Known.of_source(run.source, run.config, rows)
         graph = known.weigh(CoarseGraph.of_arrays(*joined[1:]))
     else:
@@ -96,7 +96,7 @@ def _explain(run: FinishedRun, numbers: np.ndarray) -> Reasons:
         if saved.n_samples == run.source.n_samples:
             labels = run.labels(rows, read_all(run.source))
         else:  # an update compares so many rows only
-            labels = RowLabels(partition).take(rows)
+            labels = RowLabels(partition).read()[rows].astype(np.int64)
             rows, labels = np.flatnonzero(labels >= 0), labels[labels >= 0]
         known = Known.of_source(run.source, run.config, rows)
         graph = as_coarse(known.weigh(saved))

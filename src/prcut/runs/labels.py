@@ -1,10 +1,14 @@
-"""Clusters of every row as Parquet: one file per file of the data, in constant memory.
+"""Clusters of every row: in the order of the source, and as Parquet, one file per file of the data.
 
 ::
 
-    a.parquet  b.parquet    the id column (or ``row``), ``label``, ``confidence``, ``label_<k>``;
-                            where rows are refused also ``cluster``
-    _prcut/                 plan and records, under a name that readers of Parquet skip
+    partition/labels.npy     cluster of every row, int32, −1 for a row without an edge
+    partition/manifest.json  written after it
+    partition/score.json     objective, ratio cut, balance weight; cluster sizes and merge tree
+
+    labels/a.parquet         the id column (or ``row``), ``label``, ``confidence``, ``label_<k>``;
+                             where rows are rejected also ``cluster``
+    labels/_prcut/           plan and records, under a name that readers of Parquet skip
 
 A file is written under a temporary name and renamed; files that an earlier run finished are kept.
 """
@@ -25,18 +29,20 @@ from pyarrow import dataset
 from torch import Tensor
 
 from prcut.errors import CorruptFileError, InvalidInputError, warn_of
+from prcut.fit.clusters import Score
 from prcut.fit.outliers import OutlierRule
-from prcut.runs.row_labels import RowLabels
 from prcut.runtime.device import choose_device
 from prcut.runtime.engine import Engine, LocalEngine, read_ahead
-from prcut.runtime.folder import Folder, plan_key
+from prcut.runtime.folder import Folder, parsing, plan_key, whole_number
 from prcut.runtime.parquet import ParquetSource, SourceFile, encode_parquet
 from prcut.runtime.progress import Progress
 from prcut.runtime.sources import Source, open_source, rows_per_read
+from prcut.search.merge import MergeTree
 from prcut.training.assigner.network import Assigner
-from prcut.training.assigner.predict import check_numbers, row_chunks
+from prcut.training.assigner.predict import assign_labels, check_numbers, row_chunks
 
 _FORMAT = 1
+SCORE_RECORD = "score.json"
 # holds the plan and the records
 STATE_FOLDER = "_prcut"
 # rows that are compared with those of the fit
@@ -48,6 +54,69 @@ _AWAY = 1.5
 _APART, _FEW_ROWS = 0.25, 32
 # rows of a file made from an array, and of a row group
 _FILE_ROWS, _GROUP_ROWS = 2**23, 2**18
+
+
+# -- the partition of a run -----------------------------------------------------------------------
+
+
+class RowLabels:
+    """Clusters of all rows of a source, read by ranges of rows."""
+
+    def __init__(self, folder: Folder) -> None:
+        manifest = folder.read_manifest(_FORMAT, "fit_run")
+        with parsing(f"{folder.path}/manifest.json"):
+            self.key = str(manifest["key"])
+            self.n_samples = whole_number(manifest["plan"]["n_samples"])
+        self._folder = folder
+
+    def read(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Read the clusters of rows ``start:stop``, by default all; −1 where a row has none."""
+        stop = self.n_samples if stop is None else stop
+        labels = self._folder.read_array("labels.npy", start, stop)
+        if labels.dtype != np.int32 or labels.shape != (stop - start,):
+            raise CorruptFileError(f"{self._folder.path} holds no clusters of rows {start}:{stop}.")
+        return labels
+
+
+def find_clusters(
+    folder: Folder, numbers: np.ndarray, rows: np.ndarray, assigner: Assigner
+) -> np.ndarray:
+    """Return the clusters of some rows, in order: the partition's, or else the assigner's."""
+    found = np.full(len(numbers), -1)
+    if folder.exists("manifest.json"):
+        found = RowLabels(folder).read()[numbers].astype(np.int64)
+    unknown = found < 0
+    found[unknown] = assign_labels(assigner, rows[unknown])
+    return found
+
+
+def save_row_labels(folder: Folder, key: str, labels: np.ndarray) -> None:
+    """Write the clusters of all rows."""
+    plan = {"format": _FORMAT, "n_samples": len(labels)}
+    arrays = {"labels.npy": labels.astype(np.int32, copy=False)}
+    folder.seal("manifest.json", arrays, {"key": key, "plan": plan})
+
+
+def save_score(folder: Folder, key: str, score: Score, balance_weight: float) -> None:
+    """Write what the partition costs."""
+    arrays = {"sizes.npy": score.cluster_sizes}
+    if score.merge_tree is not None:
+        arrays |= {f"{name}.npy": values for name, values in score.merge_tree._asdict().items()}
+    content = {"key": key, "objective": score.objective, "ratio_cut": score.ratio_cut}
+    folder.seal(SCORE_RECORD, arrays, {**content, "balance_weight": balance_weight})
+
+
+def read_score(folder: Folder) -> tuple[Score, float]:
+    """Return what the partition costs, and with which balance weight."""
+    found = folder.read_json(SCORE_RECORD)
+    tree = None
+    if "children.npy" in found["files"]:
+        tree = MergeTree(*(folder.read_array(f"{name}.npy") for name in MergeTree._fields))
+    sums = float(found["objective"]), float(found["ratio_cut"]), folder.read_array("sizes.npy")
+    return Score(*sums, tree), float(found["balance_weight"])
+
+
+# -- labels of any rows, as Parquet ----------------------------------------------------------------
 
 
 class LabelFiles(NamedTuple):
@@ -155,7 +224,7 @@ def assign_parquet(
     )
     job.state.start(plan)
     folder.clear_unfinished()
-    n_kept = sum(_is_finished(job, number) for number in range(len(files)))
+    n_kept = sum(map(job.is_finished, range(len(files))))
     engine, write = engine or LocalEngine(), partial(_write_file, job)
     engine.run("assign", write, len(files), total=source.n_samples, on_progress=on_progress)
     sizes = {"n_samples": source.n_samples, "n_files": len(files)}
@@ -167,30 +236,24 @@ def assign_parquet(
     return LabelFiles(str(path), **sizes, n_kept=n_kept)
 
 
-def _check(
-    assigner: Assigner,
-    source: Source,
-    folder: Folder,
-    top: int,
-    columns: Mapping[str, pa.Array],
-) -> None:
+def _check(assigner: Any, source: Source, folder: Folder, top: int, columns: Any) -> None:
     if not isinstance(assigner, Assigner):
         raise InvalidInputError(
             f"the model is a {type(assigner).__name__}, which cannot assign new rows; fit one "
             "with features."
         )
+    n_clusters = assigner.n_clusters
     if source.n_features != assigner.n_features:
         raise InvalidInputError(
             f"data has n_features={source.n_features} columns, the model was fitted to "
             f"{assigner.n_features}."
         )
-    if isinstance(top, bool) or not 0 <= top <= assigner.n_clusters:
-        raise InvalidInputError(f"{top=} must be from 0 to n_clusters={assigner.n_clusters}.")
+    if isinstance(top, bool) or not 0 <= top <= n_clusters:
+        raise InvalidInputError(f"{top=} must be from 0 to {n_clusters=}.")
     for name, values in columns.items():
-        if len(values) != assigner.n_clusters:
+        if len(values) != n_clusters:
             raise InvalidInputError(
-                f"{len(values)} values of {name!r} for n_clusters={assigner.n_clusters}; pass one "
-                "for each."
+                f"{len(values)} values of {name!r} for {n_clusters=}; pass one for each."
             )
     id_column = getattr(source, "id_column", None)
     if id_column in {"label", "confidence", "cluster", "clusters", "probs", *columns}:
@@ -264,30 +327,33 @@ class _Job(NamedTuple):
             folder = folder / name
         return folder, path.name
 
-    def record(self, number: int, size: int | None) -> tuple[str, dict[str, Any]]:
-        """Return the name and the content of the record of a finished file."""
-        content = {"key": self.key, "name": self.files[number].name, "size": size}
-        return f"file-{number:05d}.json", content
+    def is_finished(self, number: int) -> bool:
+        """Return whether an earlier call has written a file."""
+        folder, name = self.target(number)
+        try:
+            found = self.state.read_json(_record(number))
+        except (CorruptFileError, FileNotFoundError):
+            return False
+        return bool(found == self.content(number, folder.size(name)))
+
+    def content(self, number: int, size: int | None) -> dict[str, Any]:
+        """Return what the record of a finished file says."""
+        return {"key": self.key, "name": self.files[number].name, "size": size}
 
 
-def _is_finished(job: _Job, number: int) -> bool:
-    folder, name = job.target(number)
-    record, expected = job.record(number, folder.size(name))
-    try:
-        return job.state.exists(record) and bool(job.state.read_json(record) == expected)
-    except CorruptFileError:
-        return False
+def _record(number: int) -> str:
+    return f"file-{number:05d}.json"
 
 
 def _write_file(job: _Job, number: int, advance: Callable[[int], None]) -> None:
     file = job.files[number]
-    if _is_finished(job, number):
+    if job.is_finished(number):
         return advance(file.stop - file.start)
     folder, name = job.target(number)
     schema = _schema(job)
     batches = _batches(job, file, schema, advance)
     written = folder.write_bytes(name, encode_parquet(schema, batches, _GROUP_ROWS))
-    return job.state.write_json(*job.record(number, written["size"]))
+    return job.state.write_json(_record(number), job.content(number, written["size"]))
 
 
 def _schema(job: _Job) -> pa.Schema:

@@ -1,32 +1,15 @@
-"""The plan of a run: its data, its settings, and what it will need."""
+"""What a run on disk will need: bytes, memory and seconds of every stage, from formulas."""
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, get_args
-
-import numpy as np
+from typing import NamedTuple
 
 from prcut.errors import InvalidInputError
-from prcut.fit.choose import choose_n_neighbors
-from prcut.fit.config import FitConfig, check_n_samples
-from prcut.fit.known import columns_of
-from prcut.graph.blocks.build import (
-    BlockConfig,
-    anchor_fraction,
-    bytes_in_memory,
-    choose_block_rows,
-)
-from prcut.graph.build import Similarity
+from prcut.graph.blocks.build import anchor_fraction
 from prcut.graph.inverted_lists import pair_work
-from prcut.graph.neighbors import Metric
-from prcut.runs.folder import RUN_FORMAT, Mode, read_plan
-from prcut.runtime.device import available_memory, readable_bytes
-from prcut.runtime.folder import Folder, plan_key
-from prcut.runtime.sources import Source
+from prcut.runtime.device import readable_bytes
 from prcut.search.fragments import choose_n_fragments
 from prcut.search.levels import COARSEST, MOST_NODES, NEAR, NODES_PER_CLUSTER
 from prcut.search.many import MANY_CLUSTERS
@@ -213,148 +196,3 @@ def show_plan(work: Workload) -> str:
         "a model from formulas and the rates of a typical core, not a measurement",
     ]
     return "\n".join(lines)
-
-
-_LOG = logging.getLogger(__name__)
-# fraction of the free memory that a run may use by default
-_USABLE_MEMORY = 0.6
-# neighbours on disk, where no other number is tried: few follow the shape of clusters closely
-_SEARCHED_NEIGHBORS = 15
-_DECIDED_ONCE = ("data", "mode", "block_rows")
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """What every stage of a run needs to know."""
-
-    path: str
-    source: Source
-    config: FitConfig
-    device: str
-    mode: Mode
-    block_rows: int
-
-    @property
-    def folder(self) -> Folder:
-        """The folder of the run."""
-        return Folder(self.path)
-
-    @property
-    def n_neighbors(self) -> int:
-        """Neighbours of a row, as far as they are known before the fit."""
-        return planned_neighbors(self.config, self.source.n_samples)
-
-    @property
-    def key(self) -> str:
-        """A digest that changes with whatever changes the graph."""
-        config = self.config
-        settings = [self.n_neighbors, config.metric, config.similarity, config.seed]
-        return plan_key([self.source.fingerprint, *settings, config.n_clusters])
-
-
-def planned_neighbors(config: FitConfig, n_samples: int) -> int:
-    """Return the neighbours of a row, as far as they are known before the fit."""
-    chosen = choose_n_neighbors(n_samples, config.n_clusters)
-    if config.solver == "search":
-        chosen = min(chosen, _SEARCHED_NEIGHBORS)
-    return config.n_neighbors or chosen
-
-
-def plan_run(
-    path: str,
-    source: Source,
-    config: FitConfig,
-    memory: int | None,
-    *,
-    on_disk: bool = False,
-    device: str = "auto",
-) -> RunPlan:
-    """Write ``plan.json``, or check that the plan of an earlier call is the same.
-
-    ``on_disk`` says that the engine cannot work in memory.
-    """
-    folder = Folder(path)
-    if folder.exists("plan.json"):
-        earlier = read_plan(folder)
-        decided = {name: earlier[name] for name in _DECIDED_ONCE if name in earlier}
-    else:
-        usable = usable_memory(memory, is_shared=on_disk)
-        n_neighbors = planned_neighbors(config, source.n_samples)
-        mode, block_rows = choose_mode(source, n_neighbors, usable, on_disk=on_disk)
-        decided = {"data": source.path, "mode": mode, "block_rows": block_rows}
-    if decided.get("mode") == "disk" and config.solver == "train":
-        remedy = "leave out the engine" if on_disk else "raise memory"
-        raise InvalidInputError(
-            f"solver='train' needs the graph in memory, and this run has it on disk; {remedy}, "
-            "train batch by batch with PRCut.partial_fit, or use solver='search'."
-        )
-    folder.start(describe_run(source, config) | decided)
-    return RunPlan(path, source, config, device, decided["mode"], decided["block_rows"])
-
-
-def describe_run(source: Source, config: FitConfig) -> dict[str, Any]:
-    """Describe a run, one name for each setting, so that an error can say which one differs."""
-    is_searched = config.solver == "search"
-    # threads decide nothing, and a search neither projects nor refines
-    left_out = {"train", "distil", "n_jobs"} | (
-        {"n_components", "refine"} if is_searched else set()
-    )
-    own = {name: value for name, value in asdict(config).items() if name not in left_out}
-    return {
-        "kind": "run",
-        "format": RUN_FORMAT,
-        "fingerprint": source.fingerprint,
-        "column": getattr(source, "column", None),
-        "id_column": getattr(source, "id_column", None),
-        "n_samples": source.n_samples,
-        "n_features": source.n_features,
-        **asdict(config.in_use),
-        **own,
-        "balance_weight": config.balance_weight if is_searched else config.training_balance,
-        "n_init": config.n_starts,
-        "hidden": config.layers,
-    }
-
-
-def check_fit(source: Source, config: FitConfig) -> None:
-    """Refuse what cannot be fitted, before a folder is made."""
-    check_n_samples(source.n_samples, config)
-    if source.n_features == 0:
-        raise InvalidInputError("data has n_features=0 columns, expected at least one.")
-    # a function has no name that a folder could hold
-    for name, known in (("metric", get_args(Metric)), ("similarity", get_args(Similarity))):
-        if (given := getattr(config, name)) not in known:
-            raise InvalidInputError(f"{name}={given!r} must be one of {', '.join(known)}.")
-    for column in (config.label_column, config.weight_column):
-        if column is not None:  # none of its rows: says so where there is no such column
-            columns_of(source, column).read_values(column, np.empty(0, np.int64))
-    if config.weight_column is None:
-        config.limits(source.n_samples)  # refuses what cannot hold
-
-
-def usable_memory(memory: int | None, *, is_shared: bool = False) -> int:
-    """Return the bytes that were given, or a fraction of the free ones.
-
-    ``is_shared`` says that every CPU of the node runs a task of its own.
-    """
-    if memory is not None:
-        return memory
-    usable = int(_USABLE_MEMORY * available_memory())
-    return usable // (os.cpu_count() or 1) if is_shared else usable
-
-
-def choose_mode(
-    source: Source, n_neighbors: int, usable: int, *, on_disk: bool = False
-) -> tuple[Mode, int]:
-    """Choose memory where rows and graph fit, else blocks on disk; return the rows of a block."""
-    sizes = source.n_samples, source.n_features, source.dtype.itemsize, n_neighbors
-    needed = bytes_in_memory(*sizes)
-    mode: Mode = "disk" if on_disk or needed > usable else "memory"
-    _LOG.info(
-        "%s rows of %s features with %d neighbours need about %s, %s may be used: the graph is "
-        "built %s",
-        *(f"{source.n_samples:,}", f"{source.n_features:,}", n_neighbors),
-        *map(readable_bytes, (needed, usable)),
-        "in memory" if mode == "memory" else "on disk, block by block",
-    )
-    return mode, choose_block_rows(usable, *sizes, halo=BlockConfig.halo)

@@ -25,9 +25,16 @@ from prcut.fit.outliers import Exemplars
 from prcut.fit.saved_fit import SavedFit, parse_fit
 from prcut.fit.update import Update, stack_rows, update_rows
 from prcut.graph.similarity_graph import SimilarityGraph, save_graph
-from prcut.runs.folder import RunResult, check_finished, read_plan, read_result, save_result
-from prcut.runs.plan import describe_run, planned_neighbors
-from prcut.runs.row_labels import find_clusters, save_row_labels
+from prcut.runs.folder import (
+    RunResult,
+    check_finished,
+    describe_run,
+    planned_neighbors,
+    read_plan,
+    read_result,
+    save_result,
+)
+from prcut.runs.labels import find_clusters, save_row_labels
 from prcut.runtime.device import choose_device
 from prcut.runtime.folder import Folder, absolute_path, parsing
 from prcut.runtime.sources import Source, draw_rows, open_source

@@ -50,6 +50,22 @@ class LocalEngine:
             release_memory()
 
 
+def sealed_task(is_done: Callable[..., bool], make: Callable[[int], object], n_rows: int) -> Task:
+    """Return a task that calls ``make`` with its number, unless that was done; then reports rows.
+
+    >>> task = sealed_task(lambda: True, print, 10)
+    >>> task(0, lambda rows: print(rows, "rows"))
+    10 rows
+    """
+
+    def task(number: int, advance: Callable[[int], None]) -> None:
+        if not is_done():
+            make(number)
+        advance(n_rows)
+
+    return task
+
+
 def read_ahead(items: Iterator[_T]) -> Generator[_T, None, None]:
     """Yield the items in order while a thread makes the next one; closing stops the thread."""
     with ThreadPoolExecutor(1, thread_name_prefix="prcut-read-ahead") as maker:

@@ -13,7 +13,7 @@ from prcut.errors import InvalidInputError
 from prcut.fit.config import FitConfig
 from prcut.graph.blocks.read import open_blocks
 from prcut.graph.similarity_graph import load_graph
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import RowLabels
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
 from prcut.training.assigner.predict import assign_probs

@@ -229,8 +229,7 @@ def write_labels(
     """
     from prcut.curate.names import read_names
     from prcut.fit.saved_fit import coarse_labels, read_ids, read_rule
-    from prcut.runs.labels import assign_parquet
-    from prcut.runs.row_labels import RowLabels
+    from prcut.runs.labels import RowLabels, assign_parquet
     from prcut.runtime.folder import Folder
     from prcut.runtime.progress import StatusWriter
 

@@ -25,8 +25,7 @@ from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_gra
 from prcut.numerics.certificate import SpectralBound, spectral_lower_bound
 from prcut.numerics.cuts import cluster_links
 from prcut.runs.folder import check_finished, read_plan
-from prcut.runs.labels import STATE_FOLDER
-from prcut.runs.row_labels import RowLabels
+from prcut.runs.labels import STATE_FOLDER, RowLabels
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.progress import Progress, Reporter
 from prcut.runtime.sources import Source, open_source, sample_rows
