@@ -1,4 +1,4 @@
-"""Columns of vectors: lists of any kind, small numbers, bytes and bits."""
+"""Columns of vectors: lists of any kind, and small numbers."""
 
 from pathlib import Path
 from typing import Any
@@ -7,12 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from prcut.errors import InvalidInputError
-from prcut.runtime.parquet import split_column, to_matrix
 from prcut.runtime.sources import open_source, read_all
 
 ROWS = np.random.default_rng(0).integers(-100, 100, (9, 16)).astype(np.int8)
@@ -21,10 +17,6 @@ ROWS = np.random.default_rng(0).integers(-100, 100, (9, 16)).astype(np.int8)
 def column(rows: np.ndarray, form: str) -> pa.Array:
     if form == "fixed":
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-    if form == "binary":
-        return pa.array([row.tobytes() for row in rows], pa.binary())
-    if form == "fixed binary":
-        return pa.array([row.tobytes() for row in rows], pa.binary(rows[0].nbytes))
     if form == "tensor":
         return pa.FixedShapeTensorArray.from_numpy_ndarray(rows)
     kinds = {"list": pa.list_, "large": pa.large_list}
@@ -49,31 +41,15 @@ def test_lists_are_found_and_read(tmp_path: Path, form: str, dtype: str) -> None
     assert rows.dtype == (np.float32 if dtype in ("float32", "float64") else np.float16)
 
 
-@pytest.mark.parametrize("form", ["binary", "fixed binary"])
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16", "float32"])
-def test_bytes_are_what_their_name_says(tmp_path: Path, form: str, dtype: str) -> None:
-    rows = read(tmp_path, column(ROWS.astype(dtype), form), f"v:{dtype}")
-    np.testing.assert_array_equal(rows, ROWS.astype(dtype))
-
-
-@given(hnp.arrays(bool, st.tuples(st.integers(1, 5), st.sampled_from([8, 24]))))
-def test_bits_are_signs(signs: np.ndarray) -> None:
-    packed = np.packbits(signs, axis=1)
-    for form in ("fixed", "binary"):
-        rows = to_matrix(column(packed, form), "bits", "v", 0, signs.shape[1])
-        np.testing.assert_array_equal(rows, np.where(signs, 1, -1))
-
-
 @pytest.mark.parametrize(
     ("values", "name", "message"),
     [
-        (column(ROWS, "binary"), "v", "say what its bytes hold, v:bits, v:float16"),
-        (column(ROWS, "list"), "v:float32", r"is list<.*: int8>, expected .*bytes of float32"),
+        (pa.array([b"ab"] * 9), "v", "is binary, expected lists of floats, int8 or uint8"),
         (pa.array([[1, 2]] * 9), "v", "expected lists of floats, int8 or uint8"),
-        (column(ROWS, "binary"), None, "has no column of float lists"),
-        (pa.array([b"abcd", b"abc"]), "v:uint8", "a list of 3 values in row 1, expected n_feat"),
-        (pa.array([b"abcd", None]), "v:uint8", "1 null lists"),
-        (column(ROWS, "list"), "w:bits", "has no column 'w'; it has id, v"),
+        (pa.array([b"ab"] * 9), None, "has no column of float lists"),
+        (pa.array([[1.0, 2.0], [1.0]]), "v", "a list of 1 values in row 1, expected n_features=2"),
+        (pa.array([[1.0, 2.0], None]), "v", "1 null lists"),
+        (column(ROWS, "list"), "w", "has no column 'w'; it has id, v"),
     ],
 )
 def test_what_holds_no_vectors_is_refused(
@@ -87,8 +63,3 @@ def test_float_lists_go_before_small_ones(tmp_path: Path) -> None:
     small, floats = column(ROWS, "list"), column(ROWS.astype(np.float32), "list")
     pq.write_table(pa.table({"tokens": small, "v": floats}), tmp_path / "a.parquet")
     assert open_source(tmp_path / "a.parquet").column == "v"  # type: ignore[attr-defined]
-
-
-def test_a_name_with_a_colon_stays_a_name() -> None:
-    assert split_column("a:bits", ["a:bits"]) == ("a:bits", None)
-    assert split_column("a:b", ["a"]) == ("a:b", None)

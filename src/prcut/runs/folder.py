@@ -301,16 +301,13 @@ def read_result(path: str) -> RunResult | None:
 def _save_history(folder: Folder, state: TrainState) -> None:
     import pyarrow as pa
 
-    from prcut.runtime.parquet import encode_parquet
-
     columns = {
         name: pa.array(values)
         if values.ndim == 1
         else pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
         for name, values in state.history.items()
     }
-    table = pa.table(columns)
-    folder.write_bytes(_HISTORY, encode_parquet(table.schema, table.to_batches(), len(table)))
+    folder.write_table(_HISTORY, columns)
 
 
 def is_run(path: str | Path) -> bool:

@@ -305,7 +305,8 @@ def _search(plan: RunPlan, blocks: Blocks, key: str, _: int) -> None:
     partition = search_known(graph, config, known, keep_starts=False)
     labels = np.full(blocks.n_samples, -1, np.int32)
     if config.label_column is not None:
-        labels[:] = Known.of_source(plan.source, config).classes
+        classes = Known.of_source(plan.source, config).classes
+        labels = labels if classes is None else classes.astype(np.int32)
     labels[joined.rows] = partition.labels
     save_row_labels(folder, key, labels)
     balance_weight = partition.balance_weight

@@ -23,7 +23,7 @@ from prcut.fit.config import FitConfig
 from prcut.fit.known import refuse_known
 from prcut.fit.outliers import Exemplars
 from prcut.fit.saved_fit import SavedFit, parse_fit
-from prcut.fit.update import Update, stack_rows, update_rows
+from prcut.fit.update import stack_rows, update_rows
 from prcut.graph.similarity_graph import SimilarityGraph, save_graph
 from prcut.runs.folder import (
     RunResult,
@@ -111,7 +111,7 @@ def update_run(
     """Continue ``run`` with the rows of ``data`` in the folder ``path``, or finish doing so.
 
     Up to 20,000 rows of the run and 200,000 new ones are compared: see
-    :func:`prcut.fit.update.update_rows`. A cluster dies of which neither has any.
+    :func:`prcut.fit.update.update_rows`. A cluster with no rows in either sample is removed.
     """
     before = FinishedRun.open(run, old_data)
     refuse_known(before.config, "update, which gives rows equal weight and leaves sizes free")
@@ -128,22 +128,35 @@ def update_run(
     Folder(where).start(describe_run(source, before.config) | continued)
     if (earlier := read_result(where)) is not None:
         return earlier
-    begin, config = time.monotonic(), before.config
+    begin, config, folder = time.monotonic(), before.config, Folder(where)
     old_numbers, old_rows = draw_rows(before.source, _MOST_OLD, [config.seed, 12])
     new_numbers, new_rows = draw_rows(source, _MOST_NEW, [config.seed, 13])
     old_labels = before.labels(old_numbers, old_rows)
     found = update_rows(
-        *(old_rows, old_labels, new_rows, before.fit.assigner, config, before.fit.names),
+        old_rows,
+        old_labels,
+        new_rows,
+        before.fit.assigner,
+        config,
+        before.fit.names,
         n_neighbors=before.n_neighbors,
         balance_weight=before.balance_weight,
         stickiness=stickiness,
         device=choose_device(device),
     )
-    old_ids = before.fit.names.ids[old_labels]
-    _save(Folder(where), found, source, (old_numbers, old_ids), new_numbers)
-    seconds = {"update": round(time.monotonic() - begin, 3)}
-    fit = found.fit
+    fit, n_old = found.fit, len(old_rows)
+    between = fit.graph.to_scipy()[n_old:][:, n_old:]
+    about = {"key": source.fingerprint, "n_neighbors": fit.n_neighbors}
+    save_graph(folder / "graph", SimilarityGraph.from_scipy(between), about)
+    labels = np.full(source.n_samples, -1, np.int32)
+    labels[new_numbers] = fit.labels[n_old:]
+    save_row_labels(folder / "partition", source.fingerprint, labels)
+    ids = {"before": before.fit.names.ids[old_labels], "after": found.names.ids[fit.labels[:n_old]]}
+    moved = ids["before"] != ids["after"]
+    columns = {"row": old_numbers, **ids}
+    folder.write_table(_RENAMED, {name: values[moved] for name, values in columns.items()})
     start = fit.start()._replace(score=fit.score)
+    seconds = {"update": round(time.monotonic() - begin, 3)}
     result = RunResult.of(where, "memory", source, start, fit.balance_weight, seconds)
     changes = [change._asdict() for change in found.changes]
     update = {**found.names.describe(), "changes": changes, "n_renamed": found.n_renamed}
@@ -153,31 +166,3 @@ def update_run(
         exemplars = Exemplars.draw(rows, fit.labels, fit.scales, config)
     save_result(result, start, describe_run(source, config), exemplars, update)
     return result
-
-
-def _save(
-    folder: Folder,
-    found: Update,
-    source: Source,
-    old: tuple[np.ndarray, np.ndarray],
-    new_numbers: np.ndarray,
-) -> None:
-    """Write the graph and the clusters of new rows, and the earlier rows that have another id."""
-    import pyarrow as pa
-
-    from prcut.runtime.parquet import encode_parquet
-
-    graph, labels = found.fit.graph, found.fit.labels
-    numbers, before = old
-    n_old = len(numbers)
-    between = graph.to_scipy()[n_old:][:, n_old:]
-    about = {"key": source.fingerprint, "n_neighbors": found.fit.n_neighbors}
-    save_graph(folder / "graph", SimilarityGraph.from_scipy(between), about)
-    of_rows = np.full(source.n_samples, -1, np.int32)
-    of_rows[new_numbers] = labels[n_old:]
-    save_row_labels(folder / "partition", source.fingerprint, of_rows)
-    after = found.names.ids[labels[:n_old]]
-    moved = before != after
-    columns = {"row": numbers[moved], "before": before[moved], "after": after[moved]}
-    table = pa.table(columns)
-    folder.write_bytes(_RENAMED, encode_parquet(table.schema, table.to_batches(), len(numbers)))

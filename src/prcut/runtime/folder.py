@@ -188,6 +188,15 @@ class Folder:
         except (ValueError, RecursionError) as error:
             raise CorruptFileError(f"{self._full(name)} is not JSON: {error}") from error
 
+    def write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Write columns of equal length as a Parquet file, atomically."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(dict(columns)), sink)
+        self.write_bytes(name, iter([memoryview(sink.getvalue())]))
+
     def write_array(self, name: str, array: np.ndarray) -> dict[str, Any]:
         """Write a .npy file atomically; return its size and SHA-256."""
         return self.write_arrays(name, array.shape, array.dtype, [array])

@@ -3,10 +3,8 @@
 Rows are numbered from 0 through all files in the order of their names. Reading row ranges one after
 the other decodes every page once. Features are one column of vectors, or a column of numbers each.
 
-Vectors are lists of floats, of int8 or uint8, or bytes. Bytes do not say what they hold, so that a
-column's name does: ``"vector:float32"``, or ``":bits"`` for eight signs per byte, the first in its
-highest bit, as quantised embeddings have them; these may also be in lists of uint8. Small numbers
-and signs are read as float16, which holds them exactly.
+Vectors are lists of floats, int8 or uint8. Whole numbers of 8 bits are read as float16, which holds
+them exactly.
 """
 
 from __future__ import annotations
@@ -33,8 +31,6 @@ from prcut.runtime.folder import absolute_path, locate
 # Rows decoded at a time. A row group may be larger than memory, and the scanner of pyarrow.dataset
 # decodes whole row groups: ParquetFile.iter_batches does not.
 _BATCH_ROWS = 2**14
-# what bytes may hold
-_HELD_IN_BYTES = ("bits", "float16", "float32", "int8", "uint8")
 # what reads other files, by the ends of their names
 _READERS = {
     ".csv": "csv.read_csv",
@@ -82,26 +78,31 @@ class ParquetSource:
         self.id_column = id_column
         # several, where the pattern of a wide file was given
         self._wide = match_columns(schema, self.column, footers[0].path)
-        # what is read, and what its bytes hold if it is a column of bytes
-        self._read_from, self._held = split_column(self.column, schema.names)
         for footer in footers:
-            for one in self._wide or [self._read_from]:
+            for one in self._wide or [self.column]:
                 kind = _column_type(footer.schema, one, footer.path)
-                if not self._wide:
-                    check_vector(kind, self._held, one, footer.path)
+                of_list = _list_type(kind)
+                is_right = pa.types.is_floating(of_list) or _is_small(of_list)
+                if not (self._wide or is_right):
+                    raise InvalidInputError(
+                        f"column {one!r} of {footer.path} is {kind}, expected lists of floats, "
+                        "int8 or uint8."
+                    )
             if id_column is not None:
                 _check_ids(footer, id_column, footers[0])
         self.id_type = schema.field(id_column).type if id_column else None
-        kind = pa.list_(pa.float32()) if self._wide else schema.field(self._read_from).type
-        self.dtype: np.dtype[Any] = vector_dtype(kind, self._held)
+        of_list = pa.float32() if self._wide else _list_type(schema.field(self.column).type)
+        # float16 where it holds the numbers exactly
+        is_half = of_list == pa.float16() or _is_small(of_list)
+        self.dtype: np.dtype[Any] = np.dtype(np.float16 if is_half else np.float32)
         about = f"{counts} {self.column} {self.id_column}"
         self.fingerprint = fingerprint_files(self._filesystem, infos, about)
         # of a column: the row after the last that was read, the rest of its batch, later batches
         self._streams: dict[str, tuple[int, list[pa.Array], Iterator[pa.Array]]] = {}
         self.n_features = 0
         if self.n_samples:
-            (first,) = self._read_column(self._read_from, 0, 1)
-            self.n_features = to_matrix(first, self._held, self.column, 0).shape[1]
+            (first,) = self._read_column(self.column, 0, 1)
+            self.n_features = to_matrix(first, self.column, 0).shape[1]
 
     def __getstate__(self) -> dict[str, Any]:
         # open files stay behind when a source is sent to another process
@@ -111,8 +112,8 @@ class ParquetSource:
         """Read rows ``start:stop``."""
         rows = np.empty((stop - start, self.n_features), self.dtype)
         done = 0
-        for lists in self._read_column(self._read_from, start, stop):
-            found = to_matrix(lists, self._held, self.column, start + done, self.n_features)
+        for lists in self._read_column(self.column, start, stop):
+            found = to_matrix(lists, self.column, start + done, self.n_features)
             rows[done : done + len(lists)] = found
             done += len(lists)
         return check_finite(rows, start, self.column)
@@ -160,7 +161,7 @@ class ParquetSource:
 
     def _batches(self, column: str, start: int) -> Iterator[pa.Array]:
         """Yield batches of a column from row ``start`` to the end of the last file."""
-        wide = self._wide if column == self._read_from else []
+        wide = self._wide if column == self.column else []
         for path, (_, file_start, file_stop) in zip(self._paths, self.files, strict=True):
             if file_stop <= start:
                 continue
@@ -301,16 +302,6 @@ def refuse_other_formats(path: str) -> None:
     )
 
 
-def split_column(column: str, names: list[str]) -> tuple[str, str | None]:
-    """Return the name of a column and what its bytes hold.
-
-    >>> split_column("vector:bits", ["id", "vector"]), split_column("a:bits", ["a:bits"])
-    (('vector', 'bits'), ('a:bits', None))
-    """
-    name, _, held = column.rpartition(":")
-    return (name, held) if column not in names and held in _HELD_IN_BYTES else (column, None)
-
-
 def only_vector_column(schema: pa.Schema, path: str) -> str:
     """Return the name of the only column of float lists or, without any, of int8 or uint8 lists."""
     kinds = {field.name: _list_type(field.type) for field in schema}
@@ -329,60 +320,24 @@ def only_vector_column(schema: pa.Schema, path: str) -> str:
     return str(names[0])
 
 
-def check_vector(kind: pa.DataType, held: str | None, column: str, path: str) -> None:
-    """Refuse a column that holds no vectors, or bytes of which nobody says what they hold."""
-    of_list = _list_type(kind)
-    if held is None and _is_binary(kind):
-        raise InvalidInputError(
-            f"column {column!r} of {path} is {kind}; say what its bytes hold, "
-            f"{', '.join(f'{column}:{one}' for one in _HELD_IN_BYTES)}."
-        )
-    is_right = pa.types.is_floating(of_list) or _is_small(of_list)
-    if held is not None:
-        is_right = _is_binary(kind) or (held == "bits" and _is_small(of_list))
-    if not is_right:
-        raise InvalidInputError(
-            f"column {column!r} of {path} is {kind}, expected lists of floats, int8 or uint8"
-            + (f", or bytes of {held}." if held else ".")
-        )
-
-
-def vector_dtype(kind: pa.DataType, held: str | None) -> np.dtype[Any]:
-    """Return the dtype in which vectors are read: float16 where it holds them exactly."""
-    of_list = _list_type(kind)
-    is_exact = of_list == pa.float16() or _is_small(of_list) or held in ("bits", "int8", "uint8")
-    return np.dtype(np.float16 if is_exact or held == "float16" else np.float32)
-
-
 def to_matrix(
-    values: pa.Array, held: str | None, column: str, first_row: int, n_features: int | None = None
+    values: pa.Array, column: str, first_row: int, n_features: int | None = None
 ) -> np.ndarray:
-    """Return vectors as rows; refuse nulls, and lengths that differ or are not ``n_features``."""
+    """Return vectors as rows; reject nulls, and lengths that differ or are not ``n_features``."""
     stop = first_row + len(values)
     values = values.storage if isinstance(values, pa.ExtensionArray) else values
     check_no_nulls(values, column, "lists", first_row, stop)
-    is_binary = _is_binary(values.type)
-    if is_binary and not pa.types.is_fixed_size_binary(values.type):
-        values = values.cast(pa.large_binary())
-    count = pc.binary_length if is_binary else pc.list_value_length
-    lengths = count(values).to_numpy(zero_copy_only=False)
-    per_value = 1 / 8 if held == "bits" else np.dtype(held).itemsize if is_binary and held else 1
-    expected = n_features * per_value if n_features is not None else lengths[0]
+    lengths = pc.list_value_length(values).to_numpy(zero_copy_only=False)
+    expected = lengths[0] if n_features is None else n_features
     if (lengths != expected).any():
         row = int((lengths != expected).argmax())
         raise InvalidInputError(
-            f"column {column!r} holds a list of {int(lengths[row] / per_value)} values in row "
-            f"{first_row + row}, expected n_features={int(expected / per_value)} in every row."
+            f"column {column!r} holds a list of {lengths[row]} values in row {first_row + row}, "
+            f"expected n_features={expected} in every row."
         )
-    if is_binary:
-        flat = np.frombuffer(b"".join(values.to_pylist()), "u1" if held == "bits" else held)
-    else:
-        inside = values.flatten()
-        check_no_nulls(inside, column, "values", first_row, stop)
-        flat = inside.to_numpy(zero_copy_only=False)
-    matrix: np.ndarray = flat.reshape(len(values), -1)
-    if held == "bits":
-        matrix = np.unpackbits(matrix.view(np.uint8), axis=1) * np.float16(2) - np.float16(1)
+    inside = values.flatten()
+    check_no_nulls(inside, column, "values", first_row, stop)
+    matrix: np.ndarray = inside.to_numpy(zero_copy_only=False).reshape(len(values), -1)
     return matrix
 
 
@@ -404,11 +359,6 @@ def _list_type(kind: pa.DataType) -> pa.DataType:
 
 def _is_small(kind: pa.DataType) -> bool:
     return bool(pa.types.is_int8(kind) or pa.types.is_uint8(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    return any(check(kind) for check in checks)
 
 
 def encode_parquet(

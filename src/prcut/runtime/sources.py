@@ -64,9 +64,8 @@ def open_source(
         Tensors, and frames or Arrow streams with one column of vectors, become arrays.
     column : str, optional
         Parquet: the column of lists with the features; may be left out when only one column holds
-        lists of floats, int8 or uint8. A column of bytes also says what they hold, such as
-        ``"vector:float32"`` or ``"vector:bits"``. Of a wide file the columns of numbers, such as
-        ``"f*"`` or ``"x,y,z"``.
+        lists of floats, int8 or uint8. For wide files, the numeric columns, such as ``"f*"`` or
+        ``"x,y,z"``.
     id_column : str, optional
         Parquet: a column of integers or strings that names the rows.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -238,7 +237,7 @@ def _rows_of_pandas(data: Any) -> Any:
     from prcut.runtime.parquet import to_matrix
 
     try:
-        return _floats(to_matrix(pa.array(columns[name].to_list()), None, str(name), 0))
+        return _floats(to_matrix(pa.array(columns[name].to_list()), str(name), 0))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"column {name!r} does not hold vectors of numbers: {error}"
@@ -266,7 +265,7 @@ def _rows_of_arrow(data: Any) -> Any:
     name = only_vector_column(table.schema, "X")
     column = table[name].combine_chunks()
     parts = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return _floats(np.concatenate([to_matrix(part, None, name, 0) for part in parts]))
+    return _floats(np.concatenate([to_matrix(part, name, 0) for part in parts]))
 
 
 def _floats(rows: np.ndarray) -> np.ndarray:
