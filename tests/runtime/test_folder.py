@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,16 +103,17 @@ def test_another_start_leaves_a_live_writer_alone(tmp_path: Path) -> None:
     assert folder.names() == ["a", "plan.json"]
 
 
+@pytest.mark.parametrize("at", ["_sync", "os.replace"])
 def test_a_full_disk_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     folder = Folder(tmp_path)
     folder.write_array("a.npy", np.zeros(3))
 
-    def full(_: str) -> None:
+    def full(*_: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("prcut.runtime.folder._sync", full)
+    monkeypatch.setattr(f"prcut.runtime.folder.{at}", full)
     with pytest.raises(OSError, match="No space left"):
         folder.write_array("a.npy", np.ones(3))
     assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
@@ -194,28 +196,30 @@ def sealed(path: Path) -> Folder:
     return folder
 
 
-def test_flipped_byte_is_refused_by_name(tmp_path: Path) -> None:
+def test_altered_and_cut_files_are_rejected_by_name(tmp_path: Path) -> None:
     folder = sealed(tmp_path)
+    record = folder.read_record("r.json")
+    assert record is not None
     content = bytearray((tmp_path / "a.npy").read_bytes())
     content[500] ^= 1
     (tmp_path / "a.npy").write_bytes(content)
-    record = folder.read_record("r.json")
-    assert record is not None
     with pytest.raises(CorruptFileError, match=r"a\.npy does not match the checksum"):
         folder.verify(record)
     assert not folder.is_sealed("r.json", "k")
-
-
-def test_truncated_file_is_refused_by_name(tmp_path: Path) -> None:
-    folder = sealed(tmp_path)
     os.truncate(tmp_path / "a.npy", 4000)
-    record = folder.read_record("r.json")
-    assert record is not None
     with pytest.raises(CorruptFileError, match=r"a\.npy has 4000 bytes, its record says"):
         folder.verify(record)
     for read in (folder.read_array, folder.map_array):
         with pytest.raises(CorruptFileError, match=r"a\.npy has 4000 bytes, expected 8128"):
             read("a.npy")
+
+
+def test_tables_are_parquet(tmp_path: Path) -> None:
+    Folder(tmp_path).write_table("a.parquet", {"row": np.arange(3), "name": ["a", "b", "c"]})
+    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {
+        "row": [0, 1, 2],
+        "name": ["a", "b", "c"],
+    }
 
 
 def test_forged_header_is_refused_before_it_is_allocated(tmp_path: Path) -> None:

@@ -29,14 +29,6 @@ def test_arrays_and_mapped_files(tmp_path: Path, dtype: type) -> None:
         assert source.read_ids(0, 1) is None
 
 
-def test_fingerprint_changes_with_the_data() -> None:
-    changed = ROWS.copy()
-    changed[0, 0] += 1
-    assert open_source(ROWS).fingerprint == open_source(ROWS.copy()).fingerprint
-    assert open_source(ROWS).fingerprint != open_source(changed).fingerprint
-    assert open_source(ROWS).fingerprint != open_source(ROWS[:100]).fingerprint
-
-
 def test_wrong_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="data is a list, expected an array or the path"):
         open_source([[1.0]])
