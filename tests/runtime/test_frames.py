@@ -75,6 +75,13 @@ def test_duckdb_relations(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(numbers), ROWS[:, :2])
 
 
+def test_lance_tables(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    written = lance.write_dataset(arrow_table(), str(tmp_path / "a.lance"))
+    np.testing.assert_array_equal(as_rows(written.to_table(columns=["v"])), ROWS)
+    np.testing.assert_array_equal(as_rows(written.scanner(columns=["v"]).to_reader()), ROWS)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])
 def test_tensors_of_training(dtype: torch.dtype) -> None:
     tensor = torch.from_numpy(ROWS).to(dtype).requires_grad_()
