@@ -61,10 +61,17 @@ class FinishedRun(NamedTuple):
         check_finished(folder)
         data = data if data is not None else plan.get("data")
         if data is None:
-            raise InvalidInputError(f"{path} does not record where its data are; give their path.")
-        source = open_source(data, column=plan["column"], id_column=plan["id_column"])
-        if source.fingerprint != plan["fingerprint"]:
-            raise InvalidInputError(f"{data} is not what {path} was fitted to; give the original.")
+            raise InvalidInputError(
+                f"{path} does not record where its data are: pass data (--data PATH)."
+            )
+        with parsing(f"{path}/plan.json"):
+            source = open_source(data, column=plan["column"], id_column=plan["id_column"])
+            fingerprint = plan["fingerprint"]
+        if source.fingerprint != fingerprint:
+            raise InvalidInputError(
+                f"{data if isinstance(data, str | Path) else 'data'} is not what {path} was fitted "
+                "to; pass the original rows as data (--data PATH)."
+            )
         fit = parse_fit(load_model(f"{str(path).rstrip('/')}/model"))
         return cls(folder, plan, fit, source)
 

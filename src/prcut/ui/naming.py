@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from prcut.curate.names import ClusterName, Namer, Names, name_clusters, write_names
-from prcut.fit.saved_fit import parse_fit
-from prcut.runs.folder import check_finished, read_plan
-from prcut.runtime.folder import Folder
+from prcut.runs.update import FinishedRun
 from prcut.runtime.progress import OnProgress, Reporter
 from prcut.training.assigner.predict import assign_labels
-from prcut.training.assigner.saved import load_model
-from prcut.ui.report.inspection import choose_ranges, open_data
+from prcut.ui.report.inspection import choose_ranges
 from prcut.ui.report.row_contents import read_texts
 
 # rows that are read at a time
@@ -46,28 +43,24 @@ def name_run(
     on_progress : callable, optional
         Called with a :class:`prcut.runtime.progress.Progress`.
     """
-    folder = Folder(run)
-    plan = read_plan(folder)
-    check_finished(folder)
-    source = open_data(run, data, plan)
-    most_rows = None if plan.get("mode") == "memory" else _MOST_ROWS
+    finished = FinishedRun.open(run, data)
+    source, assigner, fitted = finished.source, finished.fit.assigner, finished.fit.fitted
+    most_rows = None if finished.plan.get("mode") == "memory" else _MOST_ROWS
     ranges = choose_ranges(source.n_samples, most_rows, _RANGE_ROWS)
     rows = np.concatenate([np.arange(*one) for one in ranges])
     # before the rows are assigned, so that a missing column is reported at once
     found = read_texts(source, texts, rows)
-    loaded = load_model(f"{folder.path}/model")
     reporter = Reporter("name", len(rows), on_progress)
     labels = []
     for start, stop in ranges:
-        labels.append(assign_labels(loaded.assigner, source.read(start, stop)))
+        labels.append(assign_labels(assigner, source.read(start, stop)))
         reporter.advance(stop - start)
-    fitted = parse_fit(loaded).fitted
     names = name_clusters(
         found,
         np.concatenate(labels),
         tree=fitted.get("merge_tree_"),
         layer_sizes=fitted.get("layer_sizes_", ()),
-        n_clusters=loaded.assigner.n_clusters,
+        n_clusters=assigner.n_clusters,
         language=language,
         namer=namer,
     )
@@ -79,5 +72,5 @@ def name_run(
 
     layers = {size: [*map(number_rows, layer)] for size, layer in names.layers.items()}
     names = Names([*map(number_rows, names.clusters)], layers)
-    write_names(folder, names)
+    write_names(finished.folder, names)
     return names

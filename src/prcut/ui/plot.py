@@ -7,6 +7,7 @@ with ``plot(ax=None)``, which sets ``ax_`` and ``figure_``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,28 +127,19 @@ class ClusterMapDisplay(_Display):
         )
         ax.set_aspect("equal", adjustable="datalim")
         ax.axis("off")
-        if self.n_clusters <= _MOST_NAMED:
-            for number in np.unique(self.labels[self.labels >= 0]):
-                self._name(ax, int(number))
-
-    def _name(self, ax: Any, number: int) -> None:
-        from matplotlib import rcParams
+        if self.n_clusters > _MOST_NAMED:
+            return
         from matplotlib.patheffects import withStroke
 
-        inside = self.coords[self.labels == number]
-        # the row nearest to the median: the median itself may lie in another cluster
-        middle = inside[np.abs(inside - np.median(inside, 0)).sum(1).argmin()]
-        drawn = ax.text(
-            *middle,
-            str(number) if self.names is None else self.names[number],
-            ha="center",
-            va="center",
-            clip_on=True,
-            fontsize=9,
-            fontweight="bold",
-            path_effects=[withStroke(linewidth=2.5, foreground=rcParams["axes.facecolor"])],
-        )
-        drawn.set_in_layout(False)  # maps of the same rows have the same size
+        font: Any = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": "bold"}
+        outline = [withStroke(linewidth=2.5, foreground=ax.get_facecolor())]
+        for number in np.unique(self.labels[self.labels >= 0]).tolist():
+            inside = self.coords[self.labels == number]
+            # the row nearest to the median: the median itself may lie in another cluster
+            middle = inside[np.abs(inside - np.median(inside, 0)).sum(1).argmin()]
+            name = str(number) if self.names is None else self.names[number]
+            drawn = ax.text(*middle, name, path_effects=outline, clip_on=True, **font)
+            drawn.set_in_layout(False)  # maps of the same rows have the same size
 
 
 class ClusterSizesDisplay(_Display):
@@ -254,10 +246,7 @@ class ConfusionDisplay(_Display):
         by_size = np.argsort(-self.shared[:, rest].sum(0), kind="stable")
         order = np.concatenate([clusters[np.argsort(classes)], rest[by_size]])
         percent = _percent_of_rows(self.shared[:, order])
-        short = [
-            name if len(name) <= _NAME_LENGTH else f"{name[: _NAME_LENGTH - 1].rstrip()}…"
-            for name in self.names
-        ]
+        short = [shorten(name, _NAME_LENGTH, placeholder="…") for name in self.names]
         _draw_matrix(ax, percent, "tab:green", "% of the class", short, [*map(str, order)])
         ax.set(xlabel="cluster", ylabel="class")
 

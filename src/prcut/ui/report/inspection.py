@@ -24,15 +24,14 @@ from prcut.graph.blocks.join import open_joined
 from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph
 from prcut.numerics.certificate import SpectralBound, spectral_lower_bound
 from prcut.numerics.cuts import cluster_links
-from prcut.runs.folder import check_finished, read_plan
 from prcut.runs.labels import STATE_FOLDER, RowLabels
+from prcut.runs.update import FinishedRun
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
 from prcut.runtime.progress import Progress, Reporter
-from prcut.runtime.sources import Source, open_source, sample_rows
+from prcut.runtime.sources import Source, sample_rows
 from prcut.search.fragments import CoarseGraph, contract
 from prcut.training.assigner.network import Assigner
 from prcut.training.assigner.predict import hidden_rows, rank_clusters
-from prcut.training.assigner.saved import load_model
 from prcut.ui.report.projection import learn_projection
 
 # links between more clusters would take more memory than the rows
@@ -50,15 +49,12 @@ InspectionPart = Literal["map", "cut"]
 
 
 class RowExamples(NamedTuple):
-    """Row numbers that show what a cluster is about: near its mean, or with a low probability.
-
-    ``runner_up`` and ``confidence`` are those of the ambiguous rows; -1 is an unknown runner-up.
-    """
+    """Numbers of rows near the mean of a cluster, and of rows with a low confidence."""
 
     typical: np.ndarray
     ambiguous: np.ndarray
-    runner_up: np.ndarray
-    confidence: np.ndarray
+    runner_up: np.ndarray  # of the ambiguous rows, −1 where it is unknown
+    confidence: np.ndarray  # of the ambiguous rows
 
 
 @dataclass(frozen=True)
@@ -185,15 +181,12 @@ def inspect_fitted(
     partition = getattr(model, "clusters_", None) if config.solver == "search" else None
     if partition is not None and len(partition) != len(inspection.labels):
         partition = None  # it belongs to other rows
-    return replace(
-        inspection,
-        partition=partition,
-        stability=getattr(model, "cluster_stability_", None),
-    )
+    stability = getattr(model, "cluster_stability_", None)
+    return replace(inspection, partition=partition, stability=stability)
 
 
 def inspect_run(
-    path: str | Path,
+    path: str | Path | FinishedRun,
     *,
     data: Any = None,
     most_rows: int = _MOST_ROWS,
@@ -206,19 +199,15 @@ def inspect_run(
     Where the graph is on disk, at most ``most_rows`` rows are inspected, spread over all. ``seed``
     is that of the map.
     """
-    folder, run = Folder(path), str(path).rstrip("/")
-    plan = read_plan(folder)
-    check_finished(folder)
-    source = open_data(path, data, plan)
-    loaded = load_model(f"{run}/model")
-    with parsing(f"{path}/result.json"):
+    run = path if isinstance(path, FinishedRun) else FinishedRun.open(path, data)
+    folder, assigner = run.folder, run.fit.assigner
+    with parsing(f"{folder.path}/result.json"):
         # the result holds the settings that were chosen during the run
-        about = {**plan, **dict(folder.read_json("result.json")), "mode": plan["mode"]}
+        about = {**run.plan, **dict(folder.read_json("result.json")), "mode": run.plan["mode"]}
         if about.get("balance_weight") is not None:
             finite_number(about["balance_weight"])
-    about["hidden"] = loaded.assigner.hidden
     # the result scores the partition, the report the labels that the model gives
-    about = {name: about[name] for name in about if name not in ("objective", "ratio_cut")}
+    about |= {"hidden": assigner.hidden, "objective": None, "ratio_cut": None}
     if (state := folder / "labels" / STATE_FOLDER).exists("manifest.json"):
         with parsing(f"{state.path}/manifest.json"):
             n_outliers = state.read_json("manifest.json").get("n_outliers")
@@ -226,39 +215,22 @@ def inspect_run(
     graph = None
     if about["mode"] == "memory":
         graph = load_graph(folder / "graph")
-        with parsing(f"{path}/graph/{GRAPH_RECORD}"):
+        with parsing(f"{folder.path}/graph/{GRAPH_RECORD}"):
             record = (folder / "graph").read_json(GRAPH_RECORD)
             about["n_neighbors"] = whole_number(record["n_neighbors"])
     inspection = inspect_assigner(
-        loaded.assigner,
-        source,
-        name=run.rsplit("/", 1)[-1],
+        assigner,
+        run.source,
+        name=folder.path.rstrip("/").rsplit("/", 1)[-1],
         about=about,
         graph=graph,
         most_rows=None if graph is not None else most_rows,
         seed=seed,
         on_progress=on_progress,
     )
-    if about["mode"] != "disk" or inspection.n_clusters > _MOST_LINKED:
-        return inspection
-    return replace(inspection, links=_link_clusters(Folder(run), inspection.n_clusters))
-
-
-def open_data(path: str | Path, data: Any, plan: dict[str, Any]) -> Source:
-    """Open the rows that the run was fitted to; reject others."""
-    data = data if data is not None else plan.get("data")
-    if data is None:
-        raise InvalidInputError(
-            f"{path} does not record where its data are: pass data (--data PATH)."
-        )
-    with parsing(f"{path}/plan.json"):
-        source = open_source(data, column=plan["column"], id_column=plan["id_column"])
-    if source.fingerprint != plan["fingerprint"]:
-        raise InvalidInputError(
-            f"{data if isinstance(data, str | Path) else 'data'} is not what {path} was fitted to; "
-            "pass the original rows as data (--data PATH)."
-        )
-    return source
+    if about["mode"] == "disk" and assigner.n_clusters <= _MOST_LINKED:
+        inspection = replace(inspection, links=_link_clusters(folder, assigner.n_clusters))
+    return inspection
 
 
 def inspect_assigner(

@@ -14,13 +14,13 @@ import numpy as np
 from prcut.curate.names import read_names
 from prcut.errors import InvalidInputError
 from prcut.numerics.matching import adjusted_rand, count_shared, match_counts, max_nmi
-from prcut.runs.folder import read_plan
+from prcut.runs.update import FinishedRun
 from prcut.runtime.folder import Folder, parsing
 from prcut.runtime.progress import Progress
 from prcut.ui.plot import ClusterSizesDisplay, ConfusionDisplay, CutMatrixDisplay
 from prcut.ui.report.diagnostics import LOW_CONFIDENCE, diagnose
 from prcut.ui.report.explorer import choose_points, collect_points
-from prcut.ui.report.inspection import Inspection, inspect_run, open_data
+from prcut.ui.report.inspection import Inspection, inspect_run
 from prcut.ui.report.page import draw, load_script, render
 from prcut.ui.report.row_contents import RowLabels, check_contents, read_contents, read_labels
 
@@ -93,10 +93,10 @@ def write_report(
     if isinstance(run, Inspection):
         inspection = run
     elif isinstance(run, str | Path):
-        source = open_data(run, data, read_plan(Folder(run)))
+        finished = FinishedRun.open(run, data)
         # before any row is read, so that a missing column is reported at once
-        check_contents(source, **contents, labels=labels)
-        inspection = inspect_run(run, data=source, on_progress=on_progress)
+        check_contents(finished.source, **contents, labels=labels)
+        inspection = inspect_run(finished, on_progress=on_progress)
         if names is None and (saved := read_names(run, inspection.n_clusters)) is not None:
             names = [cluster.name for cluster in saved.clusters]
     elif data is None:

@@ -91,7 +91,7 @@ def read_images(source: Any, images: Any, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def check_contents(source: Any, texts: Any = None, images: Any = None, labels: Any = None) -> None:
-    """Refuse columns and files that are not there, before any row is read."""
+    """Reject columns and files that are not there, before any row is read."""
     nothing = np.empty(0, np.int64)
     if texts is not None:
         read_texts(source, texts, nothing)
