@@ -149,9 +149,9 @@ def test_a_finished_file_is_kept_and_another_is_not_replaced(
         local = partial(embed_file, data, f"counting:{tmp_path}/local", tmp_path / "own.parquet")
         if weights == "one":
             local(column="body")
-    with pytest.raises(InvalidInputError, match="not from this model"):
+    with pytest.raises(InvalidInputError, match="is not from this model"):
         local(column="body")
-    with pytest.raises(InvalidInputError, match="not from this model"):
+    with pytest.raises(InvalidInputError, match="is not from this model"):
         embed_file(data, "counting:y", out, column="body")
     with pytest.raises(InvalidInputError, match=r"must be a column of .*key, body"):
         embed_file(data, "counting:y", out, column="text")

@@ -1,4 +1,4 @@
-"""Groups of near-duplicates: a chain of them is cut until one row stands for all of a group."""
+"""Groups of near-duplicates; chains are cut until each group lies within ε of one row."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ from prcut.search.moves import improve
 
 # rows with most links that are tried as the exemplar of a group
 _MOST_CANDIDATES = 256
-# rows that are merged one by one; of more, fragments are merged, and so many rows make a part
-_MOST_MERGED, _N_FRAGMENTS = 1024, 512
+# larger chains are contracted to fragments first; also the mean rows of a part
+_MOST_MERGED = 1024
+_N_FRAGMENTS = 512
 
 
 def split_chains(
@@ -50,9 +51,9 @@ def split_chains(
 ) -> list[tuple[int, np.ndarray]]:
     """Cut linked rows into groups, each within ε of its exemplar.
 
-    Return exemplar and rows of every group, in the order of their first rows. A group none of whose
-    rows is within ε of all others is a chain. It is cut where the ratio cut of its links is low, as
-    greedy merging finds it, and so are its parts.
+    Return exemplar and rows of every group, in the order of their first rows. A group is a chain if
+    no row is within ε of all others. A chain is cut where greedy merging finds a low ratio cut of
+    its links, and its parts are cut again if they are chains.
 
     >>> rows = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> pairs = Pairs(np.arange(3), np.arange(1, 4), np.ones(3))
@@ -96,7 +97,7 @@ def _cut(links: csr_array, near: np.ndarray) -> np.ndarray:
     fragments = np.arange(n_rows)
     if n_rows > _MOST_MERGED:
         fragments = find_fragments(links, _N_FRAGMENTS, np.random.default_rng(0))
-    if fragments.max() == 0:  # nothing to be cut: take what is near the exemplar away
+    if fragments.max() == 0:  # one fragment: split off the rows near the exemplar
         return near.astype(np.int64)
     coarse = contract(links, fragments)
     n_parts = min(int(fragments.max()) + 1, max(2, n_rows // _MOST_MERGED))
@@ -124,7 +125,7 @@ _Advance = Callable[[int], None]
 
 
 class Duplicates(NamedTuple):
-    """What :func:`find_duplicates` has written; ``n_copies`` rows have the bytes of another."""
+    """Result of :func:`find_duplicates`; ``n_copies`` rows repeat the bytes of an earlier row."""
 
     path: str
     n_samples: int
@@ -147,7 +148,7 @@ def find_duplicates(
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Duplicates:
-    """Write which rows of ``data`` to keep, or finish what an earlier call began.
+    """Write which rows of ``data`` to keep, or finish an earlier call.
 
     Rows within ``epsilon`` are linked, and linked rows form a group. A group in which no row is
     within ``epsilon`` of all others is a chain, and is cut where its ratio cut is low.
@@ -155,7 +156,7 @@ def find_duplicates(
     Parameters
     ----------
     data : str, path, array or Source
-        A run folder, or what :func:`prcut.runtime.open_source` opens.
+        A run folder, or data: see :func:`prcut.runtime.open_source`.
     path : str or path
         A new or empty folder, local or a URI.
     epsilon : float
@@ -263,12 +264,14 @@ class _Job(NamedTuple):
 
 
 def _open_data(data: Any, column: str | None, id_column: str | None) -> Source:
-    """Open the data, or those of a run."""
+    """Open the data, or the data of a run."""
     if not isinstance(data, str | Path) or not Folder(data).exists("plan.json"):
         return open_source(data, column=column, id_column=id_column)
     plan = read_plan(Folder(data))
     if plan.get("data") is None:
-        raise InvalidInputError(f"{data} does not say where its data are; give the data instead.")
+        raise InvalidInputError(
+            f"{data} does not record where its data are; give the data instead."
+        )
     columns = {"column": column or plan["column"], "id_column": id_column or plan["id_column"]}
     return open_source(plan["data"], **columns)
 
@@ -301,7 +304,7 @@ def _write_digests(job: _Job, number: int, advance: _Advance) -> None:
 
 
 def _find_copies(job: _Job) -> None:
-    """Write the rows that repeat the bytes of an earlier one, and the first row with these."""
+    """Write the rows with the same bytes as an earlier row, and the first row with these bytes."""
     if job.is_sealed("copies"):
         return
     names = [f"digests-{number:05d}" for number in range(len(job.cuts) - 1)]

@@ -74,7 +74,7 @@ def embed(
     batch_size : int, optional
         Items encoded at a time, by default 64 on a CPU and 256 elsewhere.
     device : str
-        ``"auto"`` is CUDA where there is one.
+        ``"auto"`` is CUDA if available.
     on_progress : callable, optional
         Called with a :class:`prcut.runtime.progress.Progress` after every batch.
 
@@ -130,7 +130,7 @@ def embed_file(
             if (schema.metadata or {}).get(_ORIGIN) == origin.encode():
                 return EmbeddedFile(str(path), found.num_rows, schema.field(VECTOR).type.list_size)
         raise InvalidInputError(
-            f"{path} exists, and not from this model and these data; choose another file."
+            f"{path} exists and is not from this model and these data; choose another file."
         )
     kept = target / f"{name}.chunks"
     encode = load_encoder(model, device, opened.kind)
@@ -364,7 +364,7 @@ def load_encoder(model: str, device: str, kind: str) -> Encode:
 
 
 def _fingerprint_model(model: str) -> str:
-    """Return a hash of the files of a local model; a name of another model says enough."""
+    """Return a hash of the files of a local model; other models are identified by their name."""
     path = Path(model.partition(":")[2] or model)
     files = sorted(one for one in [path, *path.rglob("*")] if one.is_file())
     filesystem, _ = locate(path)
@@ -434,7 +434,7 @@ def _load_onnx(model: str, device: torch.device, _kind: str) -> Encode:
 
 
 def _load_sentence_transformers(model: str, device: torch.device, kind: str) -> Encode:
-    """Load a model from a folder or the Hub; those of images take RGB."""
+    """Load a model from a folder or the Hub; image models take RGB."""
     library = require("sentence_transformers", "sentence-transformers")
     module = library.SentenceTransformer(model, device=str(device)).eval()
 

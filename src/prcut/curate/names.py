@@ -29,7 +29,7 @@ _NAME_LENGTH = 80
 _TERM_LENGTH = 130
 # characters of an exemplar: about four lines of a report
 _TEXT_LENGTH = 300
-# texts whose terms are counted at most
+# texts whose terms are counted
 _MOST_TEXTS = 200_000
 # characters of a text that are read
 _MOST_CHARACTERS = 10_000
@@ -41,7 +41,7 @@ _MOST_RANKED = 64
 _WORD = r"(?u)\b\w{2,40}\b"
 # "don't", "won't" and their like are dropped; "we'll" is "we", and "today's" is "today"
 _CONTRACTED = re.compile(r"\w+n['’]t\b|['’](?:s|m|d|re|ve|ll)\b", re.IGNORECASE)
-# auxiliaries that scikit-learn's list lacks, with those written without their apostrophe
+# auxiliaries that scikit-learn's list lacks, also without their apostrophe
 _MORE_ENGLISH = (
     "did didnt does doesnt doing dont having shall arent havent im isnt ive shouldnt wasnt wont "
     "wouldnt"
@@ -246,11 +246,10 @@ def score_terms(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield every node of a tree, with its clusters and the score of every term in it.
 
-    A term's score is the fraction of the node's texts that hold it, times how much more often it
-    is there than in the siblings: log p/q, plus half of the parent's contrast with its own
-    siblings, a quarter of the next one's, and so on. A name that only tells siblings apart would
-    say "declined" where both are about card payments; one that tells a cluster from all others
-    would say neither.
+    A term's score is the fraction of the node's texts that hold it, times a contrast: log p/q for
+    the node and its siblings, plus half of the parent's contrast, a quarter of the grandparent's,
+    and so on. Without the parents, two clusters of card payments would be named "declined" and
+    "pending"; with a contrast to all other clusters, both would be named "card payment".
     """
     members = [np.array([cluster]) for cluster in range(len(sizes))]
     for nodes in children:
@@ -261,13 +260,13 @@ def score_terms(
         inside = members[node]
         held, size = np.asarray(counts[inside].sum(0), np.float64).ravel(), sizes[inside].sum()
         contrast = above
-        weight = np.ones(len(held))  # without siblings, the most frequent terms are the best
+        weight = np.ones(len(held))  # the root: its most frequent terms are the best
         if parent is not None:
             rest, rest_size = parent[0] - held, parent[1] - size
             odds = (held + 0.5) / (size + 1) * (rest_size + 1) / (rest + 0.5)
             contrast = weight = np.log(odds) + _DECAY * above
         yield node, inside, held / max(size, 1) * weight
-        # small nodes are next, so that few sums wait in the stack
+        # the smallest node is next: few sums wait in the stack
         below = children[node - len(sizes)] if node >= len(sizes) else ()
         below = sorted(below, key=lambda child: -len(members[child]))
         stack += [(child, (held, size), contrast) for child in below]

@@ -74,7 +74,7 @@ def draw_sample(
         quotas = share_down(size, sizes, layers)
     else:
         quotas = share_out(size, sizes, np.maximum(sizes, 1) ** (1 / temperature))
-    # one number for every row, so that the rows of a cluster have the same order in every sample
+    # one number for every row: the rows of a cluster have the same order in every sample
     order = np.lexsort((np.random.default_rng(seed).random(len(labels))[known], clusters))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     drawn: np.ndarray = np.sort(known[order[rank < quotas[clusters[order]]]])
@@ -122,7 +122,7 @@ def read_labels(run: str | Path) -> tuple[dataset.Dataset, np.ndarray]:
             f"{run} has no finished labels; resume it with `prcut fit … --resume`, without "
             "--no-assign."
         )
-    # its files come in the order of their paths, as those of the data do
+    # files come in the order of their paths, as the files of the data do
     written = dataset.dataset(folder.path, filesystem=folder.filesystem, format="parquet")
     labels = written.to_table(columns=[written.schema.names[1]]).column(0).to_numpy()
     return written, labels

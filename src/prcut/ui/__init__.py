@@ -1,6 +1,6 @@
-"""What people see: reports, displays, the command line, progress bars and notebooks.
+"""Reports, displays, the command line, progress bars and notebooks.
 
-Names are imported when first used, so that the command line starts fast.
+Names are imported when first used: the command line starts fast.
 """
 
 from typing import TYPE_CHECKING

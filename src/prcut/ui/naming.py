@@ -48,7 +48,7 @@ def name_run(
     most_rows = None if finished.plan.get("mode") == "memory" else _MOST_ROWS
     ranges = choose_ranges(source.n_samples, most_rows, _RANGE_ROWS)
     rows = np.concatenate([np.arange(*one) for one in ranges])
-    # before the rows are assigned, so that a missing column is reported at once
+    # before the rows are assigned: a missing column is reported at once
     found = read_texts(source, texts, rows)
     reporter = Reporter("name", len(rows), on_progress)
     labels = []

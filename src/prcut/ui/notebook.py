@@ -25,7 +25,7 @@ class History(dict[str, np.ndarray]):
         self.steps = tuple(steps)
 
     def _repr_html_(self) -> str:
-        """List the steps of the search, and count those of training."""
+        """List the steps of the search, and count the steps of training."""
         rows = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{seconds:.2f} s</td>"
             f"<td>{'' if objective is None else f'J = {objective:.4f}'}</td></tr>"
@@ -43,7 +43,7 @@ def results_html(model: Any) -> str:
     figures: dict[str, Any] = {
         "rows": f"{len(model.labels_):,}",
         "clusters in use": f"{np.count_nonzero(sizes)} of {model.n_clusters_}",
-        "belong nowhere": f"{n_outliers:,}" if n_outliers else None,
+        "outliers": f"{n_outliers:,}" if n_outliers else None,
         "rows per cluster": f"{sizes.min():,} to {sizes.max():,}",
         "ratio cut": _number(getattr(model, "ratio_cut_", None)),
         "objective": _number(getattr(model, "objective_", None)),

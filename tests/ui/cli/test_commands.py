@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -75,6 +76,56 @@ def test_info_and_export(
     assert capsys.readouterr().out == f"onnx={tmp_path}/model.onnx\n"
 
 
+# -- explain and update ----------------------------------------------------------------------
+
+
+def test_explain_says_a_sentence_for_each_row(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(run), "--rows", "7,0"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("row 0: ")
+    assert second.startswith("row 7: ")
+    assert " neighbours are in cluster " in first
+
+
+def test_ids_of_a_run_without_them_are_refused(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(run), "--ids", "a"]) == 2
+    assert "the run has no id column" in capsys.readouterr().err
+
+
+def test_update_says_what_became_of_the_clusters(
+    data: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = np.load(data / "rows.npy")[:400]
+    far = rows[:120] + np.float32(60)  # a class of its own
+    np.save(tmp_path / "week2.npy", np.concatenate([rows, far]))
+    given = ["update", str(run), f"{tmp_path}/week2.npy", "-o", f"{tmp_path}/two", "--quiet"]
+    assert main([*given, "--device", "cpu"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    found = dict(line.split("=", 1) for line in said if "=" in line)
+    assert found["rows"] == "520"
+    assert int(found["births"]) >= 1
+    assert any(line.startswith("birth of cluster 4: ") for line in said)
+    labels = pq.read_table(tmp_path / "two/labels").to_pandas()
+    assert (labels["cluster_id"][400:] >= 4).mean() > 0.95
+    assert (labels["cluster_id"][:400] < 4).mean() > 0.95
+
+    # the model goes on: assign names the same ids
+    assert main(["assign", f"{tmp_path}/two", f"{tmp_path}/week2.npy", "-o", f"{tmp_path}/l"]) == 0
+    again = pq.read_table(tmp_path / "l").to_pandas()
+    assert (again["cluster_id"] == labels["cluster_id"]).mean() > 0.9
+
+
+def test_a_folder_with_other_files_is_refused(
+    data: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["update", str(run), f"{data}/rows.npy", "--out", str(data)]) == 2
+    assert "holds other files" in capsys.readouterr().err
+
+
 # -- help ------------------------------------------------------------------------------------
 
 
@@ -83,7 +134,7 @@ def test_examples_of_the_help_are_accepted(monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[str] = []
     for command in cli.app.registered_commands:
         assert command.callback is not None
-        examples = re.findall(r"^    (prcut .+)$", command.callback.__doc__ or "", re.MULTILINE)
+        examples = re.findall(r"^(prcut .+)$", command.callback.__doc__ or "", re.MULTILINE)
         assert examples
         monkeypatch.setattr(command, "callback", _only_named(command.callback, seen))
         for example in examples:

@@ -7,6 +7,7 @@ import pytest
 
 from prcut.errors import CorruptFileError
 from prcut.ui.cli.commands import main
+from prcut.ui.cli.shared import name_options
 
 
 def test_what_nobody_expected_is_one_line_unless_debugging(
@@ -62,3 +63,23 @@ def test_an_error_says_what_is_full_and_how_to_resume(
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: free some space or memory, then resume with: prcut fit")
     assert last == f"error: {message}"
+
+
+# -- messages in the words of the command line ---------------------------------------------------
+
+FLAGS = {"n_clusters": "--clusters", "column": "--column", "memory": "--memory", "top": "--top"}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("n_clusters=0 must be >= 1.", "--clusters 0 must be >= 1."),
+        ("such as by column='f*'.", "such as by --column 'f*'."),
+        ("raise memory or use less memory.", "raise --memory or use less memory."),
+        ("top=9 is over n_clusters=4.", "--top 9 is over --clusters 4."),
+        # not of this command, or not parameters
+        ("n_samples=3; a column 'top' of x.column=5", "n_samples=3; a column 'top' of x.column=5"),
+    ],
+)
+def test_parameters_become_options_and_words_stay(message: str, expected: str) -> None:
+    assert name_options(message, FLAGS) == expected

@@ -75,8 +75,7 @@ def _main(
 
     prcut info embeddings-prcut
 
-    Results go to standard output, one name=value per line or, with --json, as one object; messages
-    go to standard error.
+    Results go to standard output, messages to standard error. With --json, results are one object.
     """
 
 
@@ -99,9 +98,9 @@ def assign(
 
     Each file of DATA gives a file of the same name with the columns id (or row), label, confidence,
     label_K for every coarser layer; with --names also name and name_K; with --top clusters and
-    probs. A model fitted with --outliers labels rows that belong nowhere -1, and has a column
-    cluster. Memory does not grow with the number of rows; files that an earlier run finished are
-    kept.
+    probs. A model fitted with --outliers labels outliers -1, and writes their nearest cluster in a
+    column cluster. Memory does not grow with the number of rows. The same command resumes an
+    interrupted one.
 
     [bold]Examples[/bold]
 
@@ -286,7 +285,7 @@ def explain(
     ids: Annotated[str | None, option("--ids ID,ID,…", "Ids of rows.")] = None,
     data: options.OldData = None,
 ) -> tuple[Results, str]:
-    """Say why rows of RUN are in their clusters: neighbours, runner-up, and what moving costs.
+    """Explain why rows of RUN are in their clusters: neighbours, runner-up, cost of moving.
 
     [bold]Examples[/bold]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prcut.ui.progress_bars import FitDisplay
 
 _LOGGER = logging.getLogger("prcut")
-# for lines of the log file that the console does not show
+# lines for the log file only
 _FILE_ONLY = logging.getLogger("prcut.log_file")
 # messages of torch and the loader of modules when memory is short
 _NO_MEMORY = ("can't allocate memory", "failed to map segment")
@@ -115,7 +115,7 @@ def open_messages(again: str, *, quiet: bool = False) -> Iterator[Messages]:
 
 
 def lack_of_room(error: BaseException | None) -> str | None:
-    """Say what is full, disk or memory, if that is what caused an error."""
+    """Name the full resource, disk or memory, if one caused an error; else return None."""
     if error is None:
         return None
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

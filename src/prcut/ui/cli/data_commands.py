@@ -10,7 +10,7 @@ from prcut.ui.cli.console import Messages
 from prcut.ui.cli.options import argument, option
 from prcut.ui.cli.shared import Results, command, open_engine
 
-# neighbours per row that `prcut plan` counts: those of a fit on disk by default
+# neighbours per row that `prcut plan` counts: the default of a fit on disk
 _NEIGHBORS = 15
 MODEL = "minilm, sentence-transformers:NAME, or a local model or .onnx file."
 
@@ -62,7 +62,7 @@ def dedup(
     """Find near-duplicates: write the ids to keep, and the groups, as Parquet.
 
     Rows within EPSILON of each other are near-duplicates. A chain of them is cut where its ratio
-    cut is low. Of every group the exemplar is kept, or the row with the largest value in a column.
+    cut is low. Each group keeps its exemplar, or the row with the largest value in a column.
     The same command resumes an interrupted one.
 
     [bold]Examples[/bold]
@@ -164,7 +164,7 @@ def plan(
 
 @command
 def doctor() -> tuple[Results, str]:
-    """Show versions, threads, GPU, memory, disk, kernels, and what is missing for which extra.
+    """Show versions, threads, GPU, memory, disk, kernels, and packages that extras lack.
 
     Attach it to a bug report. Nothing is written or sent.
 
@@ -213,5 +213,5 @@ def doctor() -> tuple[Results, str]:
     lacks = {f"prcut[{extra}]": f"lacks {', '.join(names)}" for extra, names in missing.items()}
     lines = [f"{name:<18}  {value}" for name, value in {**versions, **machine, **lacks}.items()]
     if missing:
-        lines.append(f"pip install 'prcut[{','.join(missing)}]' installs what is missing")
+        lines.append(f"pip install 'prcut[{','.join(missing)}]' installs the missing packages")
     return {"versions": versions, **machine, "missing": missing}, "\n".join(lines)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from prcut.runs.labels import LabelFiles
     from prcut.runtime.folder import Folder
 
-# rows by which the number of clusters is found
+# rows of the sample that the number of clusters is found by
 _COUNTED_ROWS = 20_000
-# what a command that was killed or rejected may leave in a run folder before the run begins
+# files that a killed or rejected command may leave in a run folder before the run begins
 _BEGINNING = {"log.txt", "count.json", "embeddings"}
 PRESET = "Defaults of the other settings: default, paper-pixels or paper-representations."
 
@@ -196,7 +196,7 @@ def _write_report(
 
 
 def _count_clusters(source: Any, path: str, config: Any, wanted: Any) -> list[int]:
-    """Return the sizes of the layers of a sample of the rows, or what an earlier call found."""
+    """Return the sizes of the layers, found by a sample of the rows or read from the plan."""
     from prcut.fit.choose import choose_n_clusters
     from prcut.runs.folder import COUNT, read_plan
     from prcut.runtime.folder import Folder
@@ -224,8 +224,8 @@ def write_labels(
 ) -> LabelFiles:
     """Write the labels of all rows of the data.
 
-    With ``of_fit``, the data are those of the run: its partition gives the labels, and the progress
-    is part of its status. Options are those of :func:`prcut.runs.labels.assign_parquet`.
+    With ``of_fit``, the run was fitted to these data: its partition gives the labels, and its
+    status shows the progress. For options, see :func:`prcut.runs.labels.assign_parquet`.
     """
     from prcut.curate.names import read_names
     from prcut.fit.saved_fit import coarse_labels, read_ids, read_rule
@@ -245,7 +245,7 @@ def write_labels(
     partition = Folder(run_or_model) / "partition"
     if of_fit and partition.exists("manifest.json"):
         options["partition"] = RowLabels(partition)
-    # bars of their own: beside those of the training they would not fit in 80 columns
+    # a display of its own: together with the bars of training it would not fit in 80 columns
     with messages.progress() as display:
         status = StatusWriter(run_or_model).also(display.on_progress)
         options["on_progress"] = status if of_fit else display.on_progress
@@ -256,7 +256,7 @@ def write_labels(
 
 @contextmanager
 def _removed_if_rejected(path: str) -> Iterator[None]:
-    """Remove a new run folder whose input turns out not to be usable."""
+    """Remove a new run folder if the input is rejected."""
     is_new = not Path(path).exists()
     try:
         yield

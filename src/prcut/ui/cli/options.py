@@ -1,6 +1,6 @@
-"""The options of the command line; those of a fit are made from its settings.
+"""Options of the command line; the options of a fit are made from its settings.
 
-Only the standard library and typer are imported, so that help and completion are quick.
+Only the standard library and typer are imported: help and completion are quick.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def command(function: Callable[..., Any]) -> Callable[..., None]:
     The function returns its results by name, or a pair: the results, and the text that is printed
     unless ``--json`` is given. Without a text, results are lines of name=value. A parameter
     ``messages`` receives a :class:`prcut.ui.cli.console.Messages`. In place of ``**settings``, the
-    command has the settings of a fit as options; the function receives those that were given.
+    command has the settings of a fit as options; the function receives the given ones.
     """
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     own = inspect.signature(function, eval_str=True).parameters
@@ -72,6 +72,8 @@ def command(function: Callable[..., Any]) -> Callable[..., None]:
         results, text = found if isinstance(found, tuple) else (found, as_lines(found))
         typer.echo(_as_json(results) if json else text)
 
+    # help wraps paragraphs to the width of the terminal
+    run.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")
     first = inspect.Parameter("context", kind, annotation=typer.Context)
     run.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
     return run

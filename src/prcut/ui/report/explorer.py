@@ -16,7 +16,7 @@ from prcut.ui.report.row_contents import RowLabels
 
 # points on the map: a random sample of more rows looks the same and still moves smoothly
 MOST_POINTS = 50_000
-# examples of the clusters that come first, so that their texts or images are in the page
+# examples of clusters: they come first, and the page holds the texts or images of the first rows
 _MOST_EXAMPLES = 3000
 # bytes of texts and images in the page
 _MOST_BYTES = 2_000_000
@@ -44,7 +44,7 @@ def collect_points(
     names: Sequence[str],
     classes: RowLabels | None = None,
 ) -> dict[str, Any]:
-    """Collect what the script of the page draws, ready for JSON."""
+    """Collect the data of the script, ready for JSON."""
     from matplotlib.colors import to_hex
 
     labels = inspection.labels[points]

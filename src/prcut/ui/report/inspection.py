@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -160,7 +161,7 @@ def inspect_fitted(
     graph: SimilarityGraph | None,
     **options: Any,
 ) -> Inspection:
-    """Inspect how a fitted estimator clusters rows; options are those of its ``inspect``."""
+    """Inspect how a fitted estimator clusters rows; for options, see ``PRCut.inspect``."""
     inspection = inspect_assigner(
         assigner,
         RowSource(rows),
@@ -168,8 +169,8 @@ def inspect_fitted(
         about={
             **asdict(config),
             **asdict(config.in_use),
-            # what the caller gave; other seeds are drawn from it
-            "seed": model.random_state if isinstance(model.random_state, int) else None,
+            # as the caller gave it, not the number drawn from it
+            "seed": model.random_state if isinstance(model.random_state, Integral) else None,
             "hidden": assigner.hidden,
             "n_neighbors": getattr(model, "n_neighbors_", config.n_neighbors),
             "balance_weight": getattr(model, "balance_weight_", config.training_balance),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# t-SNE of so many rows takes about ten seconds on one core
+# rows laid out by t-SNE, in about ten seconds on one core
 _ANCHORS = 2000
 # more rounds of t-SNE change little
 _ROUNDS = 600
@@ -58,7 +58,7 @@ class Projection(NamedTuple):
 
 
 def learn_projection(sample: np.ndarray, *, seed: int = 0) -> Projection:
-    """Learn a map, on which rows like those of ``sample`` can be placed, from some of them."""
+    """Learn a map from a sample of rows; other rows of their kind can be placed on it."""
     from scipy.spatial import cKDTree
     from sklearn.utils.extmath import randomized_svd
 

@@ -29,7 +29,7 @@ _MOST_CARDS = 40
 # examples of each kind in a card: six pictures fit a line, four texts are as high as two lines
 _IMAGES = 6
 _TEXTS = 4
-# rows whose text, or image, is read for the map: more would not fit into the page's 2 MB
+# texts, or images, that are read for the map: more would not fit into the page's 2 MB
 _READ_TEXTS = 20_000
 _READ_IMAGES = 3_000
 # neighbours or classes of a cluster that are named
@@ -38,7 +38,7 @@ _NAMED = 3
 _LEAST_NAMED = 0.01
 # entries of the largest table of classes and clusters that is matched
 _MOST_MATCHED = 20_000_000
-# a ratio cut so many times its lower bound says nothing
+# a larger ratio of the cut to its lower bound is not shown: the bound is too loose
 _VAGUE = 100
 # pictures in inches, two of which fit side by side on the page
 _WIDE = (5.0, 3.1)
@@ -50,7 +50,7 @@ _SOLVERS = {
 
 
 class ClassScores(NamedTuple):
-    """How clusters match classes; ``shared`` and accuracy are None where there are too many."""
+    """Agreement of clusters and classes; too many classes have no ``shared`` and no accuracy."""
 
     classes: RowLabels
     shared: np.ndarray | None
@@ -84,8 +84,8 @@ def write_report(
     texts, images, labels : optional
         Contents and classes of the rows: see :mod:`prcut.ui.report.row_contents`.
     names : sequence of str, optional
-        Names of the clusters, by default those that ``prcut name`` wrote into the run, or else
-        their numbers.
+        Names of the clusters, by default the names that ``prcut name`` wrote into the run, or
+        numbers.
     on_progress : callable, optional
         Called with a :class:`prcut.runtime.progress.Progress`.
     """
@@ -94,7 +94,7 @@ def write_report(
         inspection = run
     elif isinstance(run, str | Path):
         finished = FinishedRun.open(run, data)
-        # before any row is read, so that a missing column is reported at once
+        # before any row is read: a missing column is reported at once
         check_contents(finished.source, **contents, labels=labels)
         inspection = inspect_run(finished, on_progress=on_progress)
         if names is None and (saved := read_names(run, inspection.n_clusters)) is not None:

@@ -101,24 +101,24 @@ def check_contents(source: Any, texts: Any = None, images: Any = None, labels: A
         _values("labels", source, labels, nothing)
 
 
-def _values(name: str, source: Any, what: Any, rows: np.ndarray) -> Any:
+def _values(name: str, source: Any, given: Any, rows: np.ndarray) -> Any:
     """Read entries of rows from a column, a .npy file, or a sequence."""
-    if isinstance(what, str | Path) and str(what).endswith(".npy"):
-        what = map_npy(Path(what))
-    elif isinstance(what, str | Path):
+    if isinstance(given, str | Path) and str(given).endswith(".npy"):
+        given = map_npy(Path(given))
+    elif isinstance(given, str | Path):
         if not isinstance(source, ParquetSource):
             raise InvalidInputError(
-                f"{name}={str(what)!r} is neither a .npy or .txt file nor a column of Parquet "
+                f"{name}={str(given)!r} is neither a .npy or .txt file nor a column of Parquet "
                 "data; pass a file or the entries."
             )
-        return source.read_values(str(what), rows)
-    if len(what) != source.n_samples:
+        return source.read_values(str(given), rows)
+    if len(given) != source.n_samples:
         raise InvalidInputError(
-            f"{len(what)} {name} for n_samples={source.n_samples} rows; pass one per row."
+            f"{len(given)} {name} for n_samples={source.n_samples} rows; pass one per row."
         )
-    if isinstance(what, np.ndarray) or hasattr(what, "iloc"):  # a column of a data frame
-        return np.asarray(what)[rows]
-    return [what[row] for row in rows.tolist()]
+    if isinstance(given, np.ndarray) or hasattr(given, "iloc"):  # a column of a data frame
+        return np.asarray(given)[rows]
+    return [given[row] for row in rows.tolist()]
 
 
 def _features(source: Any, rows: np.ndarray) -> np.ndarray:
