@@ -112,9 +112,7 @@ def judge(task: Task, runs: list[dict[str, tuple[float, float, float]]]) -> list
 
 
 def main() -> int:
-    parser = options_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    args = parser.parse_args()
+    args = options_of(__doc__).parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     most = 20_000 if args.quick else None
@@ -126,7 +124,7 @@ def main() -> int:
     for task in tasks:
         print(f"{task.name}, {len(task.rows):,} rows")
         runs = []
-        for seed in range(1 if args.quick else args.seeds):
+        for seed in range(1 if args.quick else 3):
             with tempfile.TemporaryDirectory() as place:
                 runs.append(compare(task, seed, Path(place)))
             figures = (f"{kind} {one[0]:.4f}/{one[1]:.4f}" for kind, one in runs[-1].items())

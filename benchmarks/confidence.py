@@ -96,8 +96,7 @@ def measure_unseen(
 
 
 def main() -> int:
-    parser = options_of(__doc__, "the digits, no unseen classes")
-    quick = parser.parse_args().quick
+    quick = options_of(__doc__, "the digits, no unseen classes").parse_args().quick
     table = Table("data", "calibration error", "AUROC of right rows", "`predict` gives `labels_`")
     short: list[str] = []
     for name in ("digits",) if quick else SETS:

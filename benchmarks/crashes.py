@@ -24,7 +24,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,7 +71,6 @@ OF_DEDUP = {
 }
 # after which a command is taken for hanging
 SECONDS = 120.0
-_HANGS = -999
 
 
 class Fault:
@@ -149,7 +147,7 @@ def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None 
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-            faulthandler.dump_traceback_later(0.9 * SECONDS, file=sys.stderr)
+            faulthandler.dump_traceback_later(SECONDS, exit=True, file=sys.stderr)
             faiss.omp_set_num_threads(1)
             torch.set_num_threads(1)
             # shells let what they start in the background ignore it
@@ -161,15 +159,7 @@ def in_fork(arguments: list[str], log: Path, prepare: Callable[[], None] | None 
             sys.stderr.flush()
         finally:
             os._exit(code)
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return _HANGS
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def contents(run: Path) -> dict[str, str]:
@@ -265,9 +255,8 @@ class Trials:
 def main() -> int:
     parser = options_of(__doc__)
     parser.add_argument("--only", nargs="+", default=(), help="kinds of commands")
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    chance = random.Random(args.seed)  # noqa: S311
+    chance = random.Random(0)  # noqa: S311
     kinds = {"disk": ON_DISK, "memory": IN_MEMORY, "dedup": OF_DEDUP}
     cases = [
         (kind, stage, pattern, point, fault)
@@ -281,14 +270,10 @@ def main() -> int:
     if args.quick:
         of_stage = itertools.groupby(cases, key=lambda case: case[:2])
         cases = [chance.choice(list(group)) for _, group in of_stage]
-        curation = [case for case in cases if case[0] == "dedup"]
-        if not args.only:
-            others = [case for case in cases if case not in curation]
-            cases = chance.sample(others, 7) + chance.sample(curation, 3)
+        cases = cases if args.only else chance.sample(cases, 10)
     with tempfile.TemporaryDirectory() as folder:
         write_planted(Path(folder) / "data", N_ROWS, N_FEATURES, N_CLUSTERS, n_files=3)
-        struck = {case[0] for case in cases} | (set() if args.only else {"disk"})
-        trials = Trials(Path(folder), Path(folder) / "data", struck)
+        trials = Trials(Path(folder), Path(folder) / "data", {case[0] for case in cases})
         for case in cases:
             trials.strike(*case)
     print(f"{trials.n_done} runs were struck and run again, {trials.n_missed} points do not exist")

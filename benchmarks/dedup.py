@@ -157,18 +157,15 @@ def run_prcut(data: Path, memory: str) -> tuple[Removed, float]:
     """Return what the command removes, and its CPU seconds in a process of its own."""
     out = data.with_suffix(".unique")
     words = ["dedup", str(data), "--out", str(out), "--epsilon", str(EPSILON), "--memory", memory]
-    seconds = in_own_process([sys.executable, "-m", "prcut", *words, "-q"])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, "-m", "prcut", *words, "-q"], check=True, stdout=subprocess.DEVNULL
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     groups = pq.read_table(out / "groups").to_pandas()
     lost = groups[~groups["kept"]]
     return dict(zip(lost["row"].tolist(), lost["group"].tolist(), strict=True)), seconds
-
-
-def in_own_process(command: list[str]) -> float:
-    """Return the CPU seconds of a command."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def run_semdedup(rows: np.ndarray) -> Removed:

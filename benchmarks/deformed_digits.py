@@ -148,14 +148,12 @@ def run_all(n_rows: int, memory: int, place: Path, *, on_ray: bool) -> list[str]
 
 
 def main() -> int:
-    parser = options_of(__doc__)
-    parser.add_argument("--folder", help="folder for the files, some 20 GB; by default a new one")
-    args = parser.parse_args()
+    args = options_of(__doc__).parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     n_rows, memory = (10_000, QUICK_MEMORY) if args.quick else (2_000_000, MEMORY)
     print(f"{n_rows:,} deformed digits, limit {readable_bytes(memory)}", flush=True)
-    with tempfile.TemporaryDirectory(dir=args.folder) as place:
+    with tempfile.TemporaryDirectory() as place:
         short = run_all(n_rows, memory, Path(place), on_ray=not args.quick)
     return verdict(short, "all rows are searched, within the limit, and better than a sample")
 

@@ -14,12 +14,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from _shared import options_of, rows_of, verdict
+from _shared import Table, options_of, rows_of, verdict
 from prcut import (
     Assigner,
     SimilarityGraph,
@@ -53,38 +52,25 @@ def half_train(assigner: Assigner, rows: Tensor, graph: SimilarityGraph, steps: 
         optimizer.zero_grad()
 
 
-class Measured(NamedTuple):
-    """Relative error, and time in units of (nodes × one product)."""
+def measure(graph: SimilarityGraph, probs: Tensor, rounds: int) -> tuple[float, float]:
+    """Return the relative error, and the time in units of (nodes × one product).
 
-    error: float
-    cost: float
-    cost_with_gradient: float
-
-
-def measure(graph: SimilarityGraph, probs: Tensor, rounds: int) -> Measured:
-    """Error and cost; on a noisy machine only times of the same round are comparable."""
+    On a noisy machine only times of the same round are comparable.
+    """
     weight = graph.weight.double()
-    leaf = probs.clone().requires_grad_()
 
     def clock(function: Callable[[], object]) -> float:
         start = time.perf_counter()
         function()
         return time.perf_counter() - start
 
-    costs, costs_with_gradient = [], []
+    costs = []
     for _ in range(rounds):
         products = sum(clock(lambda: weight @ probs) for _ in range(N_NODES))
         costs.append(clock(lambda: expected_ratio_cut(graph.weight, probs)) / products)
-        costs_with_gradient.append(
-            clock(lambda: expected_ratio_cut(graph.weight, leaf).backward()) / products
-        )
     exact = expected_ratio_cut(graph.weight, probs)
     finer = expected_ratio_cut(graph.weight, probs, n_nodes=4 * N_NODES)
-    return Measured(
-        error=float(abs(exact / finer - 1)),
-        cost=statistics.median(costs),
-        cost_with_gradient=statistics.median(costs_with_gradient),
-    )
+    return float(abs(exact / finer - 1)), statistics.median(costs)
 
 
 def main() -> int:
@@ -94,11 +80,6 @@ def main() -> int:
     rows = rows_of("fashion_mnist", "train")[0][: 8_000 if given.quick or given.exact else None]
     graph = build_graph(rows, N_NEIGHBORS, recall=1.0)
     print(f"Fashion-MNIST train, raw pixels: {graph}, {2 * graph.n_edges:,} entries")
-    print(
-        f"{N_CLUSTERS} clusters, {N_NODES} nodes, torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads, seeds 0 and 1"
-    )
-
     features = torch.from_numpy(rows)
     assigner = Assigner(784, N_CLUSTERS, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -108,24 +89,19 @@ def main() -> int:
         half_trained = assigner.probs(features).double()
     hard = torch.nn.functional.one_hot(half_trained.argmax(1), N_CLUSTERS).double()
 
-    print(
-        "\n| P | exact E[RC] | surrogate | surrogate / exact | upper bound | error "
-        "| cost | with gradient |\n|---|---|---|---|---|---|---|---|"
-    )
+    table = Table("P", "exact E[RC]", "surrogate", "ratio", "upper bound", "error", "cost")
     short = []
     for name, probs in {"soft": soft, "half-trained": half_trained, "hard": hard}.items():
         exact = float(expected_ratio_cut(graph.weight, probs))
         surrogate = float(soft_graph_ratio_cut(graph.weight, probs))
         bound = float(ratio_cut_upper_bound(graph.weight, probs))
-        found = measure(graph, probs, rounds=1 if given.exact else 5)
-        print(
-            f"| {name} | {exact:.6f} | {surrogate:.6f} | {surrogate / exact:.8f} | {bound:.6f} "
-            f"| {found.error:.1e} | {found.cost:.2f} | {found.cost_with_gradient:.2f} |"
-        )
-        if found.error > MAX_ERROR:
-            short.append(f"{name}: error {found.error:.1e} > {MAX_ERROR}")
-        if found.cost > MAX_COST and not given.exact:
-            short.append(f"{name}: cost {found.cost:.2f} > {MAX_COST}")
+        error, cost = measure(graph, probs, rounds=1 if given.exact else 5)
+        figures = f"{exact:.6f}", f"{surrogate:.6f}", f"{surrogate / exact:.8f}", f"{bound:.6f}"
+        table.add(name, *figures, f"{error:.1e}", f"{cost:.2f}")
+        if error > MAX_ERROR:
+            short.append(f"{name}: error {error:.1e} > {MAX_ERROR}")
+        if cost > MAX_COST and not given.exact:
+            short.append(f"{name}: cost {cost:.2f} > {MAX_COST}")
     cut = float(ratio_cut(graph.weight, half_trained.argmax(1), N_CLUSTERS))
     print(f"\nratio cut of the hard labels, counted edge by edge: {cut:.6f}")
     if abs(exact / cut - 1) > MAX_ERROR:

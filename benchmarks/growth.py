@@ -2,7 +2,6 @@
 
     python benchmarks/growth.py            # 1, 3 and 10 million rows of 32 features
     python benchmarks/growth.py --quick    # 100,000 and 300,000 rows, here
-    python benchmarks/growth.py --most 3e6
 
 Blocks (a tenth of the rows look for neighbours), the search of their joined graph, and labels of
 100 clusters. Flat: the CPU-seconds per row, and the memory of a worker; the process that holds the
@@ -85,9 +84,7 @@ def errors(n_rows: int, used: dict[str, Usage], planned: dict[str, StageCost]) -
 
 
 def main() -> int:
-    parser = options_of(__doc__)
-    parser.add_argument("--most", type=float, default=1e7, help="rows of the largest")
-    args = parser.parse_args()
+    args = options_of(__doc__).parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     import faiss
     import torch
@@ -103,7 +100,7 @@ def main() -> int:
         small = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         engine = MeasuredEngine(LocalEngine() if args.quick else RayEngine())
         run(engine, small, *(QUICK_JOB if args.quick else SMALL_JOB))
-        for n_rows in (size for size in sizes if size <= args.most):
+        for n_rows in sizes:
             with tempfile.TemporaryDirectory() as folder:
                 engine = MeasuredEngine(LocalEngine() if args.quick else RayEngine())
                 used = run(engine, Path(folder), n_rows, block_rows)
@@ -112,11 +109,6 @@ def main() -> int:
             leader = max(used[stage].peak_bytes for stage in LEADER)
             print(f"{n_rows:,} rows: {cpu[-1]:.1f} CPU-µs a row, a worker has ", end="")
             print(f"{readable_bytes(memory[-1])} at most", flush=True)
-            for stage, one in used.items():
-                print(
-                    f"  {stage:<14} {one.tasks:>5} tasks, {1e6 * one.cpu_seconds / n_rows:>6.1f} "
-                    f"CPU-µs a row, so far at most {readable_bytes(one.peak_bytes)}"
-                )
             work = Workload(n_rows, N_FEATURES, N_CLUSTERS, anchors=ANCHORS, block_rows=block_rows)
             stages = plan_stages(work)
             short += errors(n_rows, used, {one.stage: one for one in stages})

@@ -108,8 +108,7 @@ def _evoc(rows: np.ndarray) -> list[np.ndarray]:
 
 
 def main() -> int:
-    parser = options_of(__doc__, "three domains")
-    quick = parser.parse_args().quick
+    quick = options_of(__doc__, "three domains").parse_args().quick
     warnings.simplefilter("ignore")
     table, found = compare(QUICK_DOMAINS if quick else len(DOMAINS))
     if not quick:

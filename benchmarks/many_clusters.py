@@ -13,7 +13,7 @@ score.
 import resource
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from sklearn.metrics import normalized_mutual_info_score
 
 from _disk_run import fit_on_disk, labels_of
-from _shared import options_of, verdict, write_planted
+from _shared import options_of, timed, verdict, write_planted
 from prcut import PRCut
 from prcut.fit.config import FitConfig
 
@@ -82,12 +82,8 @@ def main() -> int:
         return verdict(search_on_disk(*ON_DISK), done)
     n_rows, n_clusters = (20_000, 100) if args.quick else (1_000_000, 1000)
     rows, classes = planted(n_rows, n_clusters, np.random.default_rng(0))
-    start = time.process_time()
-    model = PRCut(n_clusters=n_clusters, random_state=0).fit(rows)
-    took = time.process_time() - start
+    model, took = timed(partial(PRCut(n_clusters, random_state=0).fit, rows))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    for step in model.history_.steps:
-        print(f"  {step.name:<40} {step.seconds:7.1f} s")
     sizes = np.bincount(model.labels_, minlength=n_clusters)
     wanted = np.bincount(classes, minlength=n_clusters)
     n_dead = int((sizes == 0).sum())
@@ -95,10 +91,8 @@ def main() -> int:
     predicted = normalized_mutual_info_score(classes, model.predict(rows))
     smallest, largest = sizes.min() / wanted.min(), sizes.max() / wanted.max()
     print(f"{n_rows:,} rows, k = {n_clusters}: {took:.0f} CPU-s, {model.n_neighbors_} neighbours")
-    print(f"memory of the process: {peak / 1e9:.2f} GB")
-    print(f"empty clusters: {n_dead}")
     print(f"sizes {sizes.min()} to {sizes.max()}, planted {wanted.min()} to {wanted.max()}")
-    print(f"NMI {nmi:.4f}, by predict {predicted:.4f}")
+    print(f"NMI {nmi:.4f}, by predict {predicted:.4f}, {peak / 1e9:.2f} GB")
     short = []
     if n_dead:
         short.append(f"{n_dead} clusters are empty")

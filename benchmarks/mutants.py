@@ -282,13 +282,6 @@ class _Altered(MetaPathFinder, SourceFileLoader):
         return compile(self.altered, str(self.path), "exec")
 
 
-def test_files(module: str) -> list[str]:
-    """Return the test files of a module."""
-    path = Path(module)
-    names = [f"{path.parent}/test_{path.stem}.py", *ALSO.get(module, ())]
-    return [str(ROOT / "tests" / name) for name in names]
-
-
 def run_tests(mutant: Mutant, log: Path) -> None:
     """Run the tests of a mutant in this process, a fork, and end it: 0 where all passed."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
@@ -316,7 +309,10 @@ def run_tests(mutant: Mutant, log: Path) -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plugins = "no:cacheprovider", "pytest_timeout", "_hypothesis_pytestplugin"
     options = ["-x", "-q", "--hypothesis-seed=0", *(f"-p{plugin}" for plugin in plugins)]
-    os._exit(int(pytest.main([*options, "-m", "not weekly", *test_files(mutant.module)])))
+    path = Path(mutant.module)
+    files = f"{path.parent}/test_{path.stem}.py", *ALSO.get(mutant.module, ())
+    tests = [str(ROOT / "tests" / file) for file in files]
+    os._exit(int(pytest.main([*options, "-m", "not weekly", *tests])))
 
 
 def log_of(folder: str, mutant: Mutant) -> Path:

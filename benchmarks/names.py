@@ -15,12 +15,15 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from benchmarks.harness.contest.texts import read_text_set
 from benchmarks.harness.encoders import embed_once
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
 
 from _shared import Table, keep, options_of, verdict
 from prcut import PRCut
@@ -64,27 +67,20 @@ def load(name: str, n_texts: int) -> TextSet:
     if name in CLASSES:
         classes = [CLASSES[name].split()[int(one) - 1] for one in classes]
     drawn = np.sort(np.random.default_rng(0).permutation(len(texts))[:n_texts]).tolist()
-    return TextSet([texts[i] for i in drawn], [classes[i] for i in drawn], _minilm)
+    return TextSet(
+        [texts[i] for i in drawn], [classes[i] for i in drawn], partial(embed_once, model="minilm")
+    )
 
 
 def load_quick() -> TextSet:
     """Load some classes of Banking77, with vectors that need no package but scikit-learn."""
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.pipeline import make_pipeline
-
     texts, classes = read_text_set("banking77")
     kept = set(sorted(set(classes))[:QUICK_CLASSES])
-    chosen = [i for i, one in enumerate(classes) if one in kept]
-    drawn = sorted(np.random.default_rng(0).permutation(chosen)[:QUICK_TEXTS].tolist())
-    texts, classes = [texts[i] for i in drawn], [classes[i] for i in drawn]
+    chosen = [i for i, one in enumerate(classes) if one in kept][:QUICK_TEXTS]
+    texts, classes = [texts[i] for i in chosen], [classes[i] for i in chosen]
     encoder = make_pipeline(TfidfVectorizer(sublinear_tf=True), TruncatedSVD(50, random_state=0))
     encoder.fit(texts)
     return TextSet(texts, classes, lambda some: encoder.transform(some).astype(np.float32))
-
-
-def _minilm(texts: list[str]) -> np.ndarray:
-    return embed_once(texts, "minilm")
 
 
 def bertopic_words(texts: list[str], labels: np.ndarray, stop_words: Any) -> list[list[str]]:

@@ -85,8 +85,7 @@ def refusals(table: Table, name: str, rows: np.ndarray, n_clusters: int) -> list
 
 
 def main() -> int:
-    parser = options_of(__doc__, "the digits")
-    quick = parser.parse_args().quick
+    quick = options_of(__doc__, "the digits").parse_args().quick
     warnings.simplefilter("ignore", DataWarning)
     names = ("digits",) if quick else SETS
     short: list[str] = []

@@ -34,12 +34,7 @@ from prcut.ui import inspect_run, write_report
 MOST_BYTES = 6_000_000
 LEAST_FRAMES = 30.0
 MARKUP = "<script>document.title = 'stolen'</script><img src=https://example.org/x.png>"
-WORDS = (
-    ("card", "lost", "stolen", "block", "new", "wallet"),
-    ("transfer", "money", "late", "bank", "account", "pending"),
-    ("fee", "charged", "exchange", "rate", "extra", "why"),
-    ("pin", "forgot", "unlock", "wrong", "change", "code"),
-)
+SENTENCES = "my card is lost", "the transfer is late", "an extra fee", "I forgot the pin"
 
 
 class Page(NamedTuple):
@@ -70,7 +65,10 @@ def write_images(folder: Path, quick: bool) -> Page:
 def write_texts(folder: Path, quick: bool) -> Page:
     """Report texts with their features, each of them an attack."""
     if quick:
-        words, rows, classes = made_up_texts(400)
+        kinds = np.arange(400) % len(SENTENCES)
+        words, classes = ([SENTENCES[kind] for kind in kinds] for _ in range(2))
+        noise = np.random.default_rng(0).normal(size=(400, len(SENTENCES)))
+        rows = (np.eye(len(SENTENCES))[kinds] + 0.05 * noise).astype(np.float32)
     else:
         rows, _ = rows_of("banking77")
         texts = load_dataset("banking77", "all")
@@ -83,17 +81,6 @@ def write_texts(folder: Path, quick: bool) -> Page:
     names = [f"cluster {number} {MARKUP}" for number in range(config.n_clusters)]
     options = {"texts": "text", "labels": "class", "names": names}
     return fit_and_write(folder / "texts.parquet", folder / "texts", config, "card", options)
-
-
-def made_up_texts(n_rows: int) -> tuple[list[str], np.ndarray, list[str]]:
-    """Make sentences of four kinds; features are word counts plus noise."""
-    rng = np.random.default_rng(0)
-    kinds = rng.integers(len(WORDS), size=n_rows)
-    drawn = [[*rng.choice(WORDS[kind], 5).tolist(), "please"] for kind in kinds]
-    every = sorted({word for one in drawn for word in one})
-    counts = np.array([[one.count(word) for word in every] for one in drawn], np.float32)
-    features = counts + 0.05 * rng.normal(size=counts.shape).astype(np.float32)
-    return [" ".join(one) for one in drawn], features, [WORDS[kind][0] for kind in kinds]
 
 
 def write_many(folder: Path, quick: bool) -> Page:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 
 from _shared import options_of, verdict
 from prcut import Assigner, PRCut, build_graph
@@ -39,13 +39,9 @@ from prcut.training.state import Record
 MOST_GROWTH, MOST_DRIFT = 1.02, 1.02
 
 
-def blobs(n_rows: int, n_features: int, n_clusters: int, noise: float = 0.6) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    centres = rng.normal(0, 1, (n_clusters, n_features))
-    rows = centres[rng.integers(n_clusters, size=n_rows)] + noise * rng.normal(
-        size=(n_rows, n_features)
-    )
-    return rows.astype(np.float32)
+def blobs(n_rows: int, n_features: int, n_clusters: int) -> np.ndarray:
+    options = {"center_box": (-2, 2), "cluster_std": 0.6, "random_state": 0}
+    return make_blobs(n_rows, n_features, centers=n_clusters, **options)[0].astype(np.float32)
 
 
 # -- 1: again --------------------------------------------------------------------------------
@@ -121,7 +117,6 @@ def for_long(n_steps: int) -> list[str]:
         print(f"  {step:>9,} steps: objective {objective:.4f}, {memory / 1e6:.1f} MB", flush=True)
     weights = torch.cat([part.detach().flatten() for part in assigner.parameters()])
     growth, drift = (max(x[i] for x in seen) / seen[0][i] for i in (2, 1))
-    print(f"  memory grows by {growth:.4f}, the objective by {drift:.4f} at most")
     short = []
     if not (torch.isfinite(weights).all() and all(math.isfinite(x[1]) for x in seen)):
         short.append("a long run ends in numbers that are not finite")

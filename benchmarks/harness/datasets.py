@@ -221,24 +221,12 @@ def _read_cifar10_webp(folder: Path, split: str) -> _Part:
         return _Part(np.concatenate(images), file[f"y_{split}"])
 
 
-def _tar_members(path: Path, names: list[str]) -> list[bytes]:
-    """Read plain files of an archive by their exact names; nothing is written to disk."""
-    found: dict[str, bytes] = {}
-    with tarfile.open(path, "r:gz") as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.name in names else None
-            if content is not None and member.isreg():
-                found[member.name] = content.read()
-            if len(found) == len(names):
-                break
-    return [found[name] for name in names]
-
-
 def _read_cifar10_binary(folder: Path, split: str) -> _Part:
-    """Rows of a label, then 3 planes of 32 by 32."""
+    """Rows of a label, then 3 planes of 32 by 32; no file of the archive is written to disk."""
     batches = [f"data_batch_{i}" for i in range(1, 6)] if split == "train" else ["test_batch"]
-    names = [f"cifar-10-batches-bin/{batch}.bin" for batch in batches]
-    content = b"".join(_tar_members(folder / "cifar-10-binary.tar.gz", names))
+    with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
+        files = [archive.extractfile(f"cifar-10-batches-bin/{batch}.bin") for batch in batches]
+        content = b"".join(file.read() for file in files if file is not None)
     rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + 3072)
     images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return _Part(np.ascontiguousarray(images), rows[:, 0])

