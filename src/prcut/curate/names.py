@@ -43,8 +43,8 @@ _WORD = r"(?u)\b\w{2,40}\b"
 _CONTRACTED = re.compile(r"\w+n['’]t\b|['’](?:s|m|d|re|ve|ll)\b", re.IGNORECASE)
 # auxiliaries that scikit-learn's list lacks, also without their apostrophe
 _MORE_ENGLISH = (
-    "did didnt does doesnt doing dont having shall arent havent im isnt ive shouldnt wasnt wont "
-    "wouldnt"
+    "arent did didnt does doesnt doing dont gets getting got having havent im isnt ive need needed "
+    "needs shall shouldnt want wanted wants wasnt wont wouldnt"
 )
 # in any language, words in more texts than this are stop words
 _ANY_LIMIT = 0.2
@@ -275,22 +275,22 @@ def score_terms(
 def choose_terms(terms: Sequence[str], scores: np.ndarray) -> list[int]:
     """Choose the positions of the ten best terms; none repeats the words of another.
 
+    A plural in s counts as its singular.
+
     >>> choose_terms(["card", "lost card", "pin"], np.array([3.0, 2.0, 1.0]))
     [1, 2]
     """
     chosen: dict[int, set[str]] = {}
     for place in np.argsort(-scores, kind="stable")[: 20 * _MOST_KEPT].tolist():
-        words = set(terms[place].split())
-        if scores[place] <= 0 or any(words <= other for other in chosen.values()):
-            continue
-        within = [one for one, other in chosen.items() if other < words]
-        if within:  # the longer term takes the place of the words in it
-            chosen = {
-                place if one == within[0] else one: words if one == within[0] else other
-                for one, other in chosen.items()
-                if one not in within[1:]
-            }
-        elif len(chosen) < _MOST_KEPT:
+        words = {word.removesuffix("s") for word in terms[place].split()}
+        if scores[place] <= 0:
+            break
+        if within := [one for one, other in chosen.items() if other < words]:
+            # the longer term takes the place of the words in it
+            kept = {one: other for one, other in chosen.items() if one not in within[1:]}
+            chosen = {place if one == within[0] else one: other for one, other in kept.items()}
+            chosen[place] = words
+        elif len(chosen) < _MOST_KEPT and not any(words <= other for other in chosen.values()):
             chosen[place] = words
     return [*chosen]
 
