@@ -145,7 +145,8 @@ def fit_run(
     def note(start: int, record: Record) -> None:
         if on_record is not None:
             on_record(start, record)
-        speed = record.step / (time.monotonic() - begin)
+        trained = time.monotonic() - begin - sum(seconds.values())
+        speed = record.step / max(trained, 1e-9)
         status.on_progress(training_progress(*planned, start, record.step, speed))
 
     training = {

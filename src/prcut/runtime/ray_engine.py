@@ -94,7 +94,13 @@ class RayEngine:
             # at least a sign of life
             report.advance(n_rows, running=len(running), failed=len(failures))
         if failures:
-            raise StageError(_describe(stage, failures, n_tasks))
+            numbers = sorted(failures)
+            shown = ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
+            raise StageError(
+                f"stage {stage!r}: {len(numbers)} of {n_tasks} tasks failed (number {shown}), the "
+                f"first with {_reason(failures[numbers[0]])}; all others are done. Fix the cause "
+                "and run again."
+            )
 
 
 def _connect(address: str) -> None:
@@ -103,31 +109,19 @@ def _connect(address: str) -> None:
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     own = address == "local"
     if own:
+        # by default Ray writes to /tmp/ray, which may be another user's; the name is short, since
+        # the paths of Ray's sockets have at most 107 characters
+        folder = mkdtemp(prefix="ray-")
+        atexit.register(rmtree, folder, ignore_errors=True)
+        atexit.register(ray.shutdown)  # the last to be registered is called first
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        options["_temp_dir"] = _private_folder()
+        options["_temp_dir"] = folder
     try:
         with _loopback() if own else nullcontext():
             ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"no Ray cluster answers at {address=}: {reason}") from error
-
-
-def _private_folder() -> str:
-    """Make a folder that no other user can read, and remove it when this process ends.
-
-    By default Ray writes to /tmp/ray, which may be another user's.
-    """
-    import ray
-
-    folder = mkdtemp(prefix="ray-")  # short: the paths of Ray's sockets have 107 characters
-
-    def remove() -> None:
-        ray.shutdown()
-        rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
 
 
 @contextmanager
@@ -165,12 +159,3 @@ def _in_worker(task: Task, number: int) -> int:
 def _reason(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
     return f"{type(cause).__name__}: {(str(cause).strip().splitlines() or [''])[-1]}"
-
-
-def _describe(stage: str, failures: dict[int, Exception], n_tasks: int) -> str:
-    numbers = sorted(failures)
-    shown = ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
-    return (
-        f"stage {stage!r}: {len(numbers)} of {n_tasks} tasks failed (number {shown}), the first "
-        f"with {_reason(failures[numbers[0]])}; all others are done. Fix the cause and run again."
-    )
