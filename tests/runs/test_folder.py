@@ -1,4 +1,4 @@
-"""A finished run as an estimator."""
+"""The folder of a run: its plan, which is written once, and what a finished run opens as."""
 
 import json
 import shutil
@@ -12,9 +12,11 @@ from sklearn.datasets import make_blobs
 from prcut import PRCut
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fit.config import FitConfig
+from prcut.runs.folder import choose_mode, describe_run, plan_run
 from prcut.runs.labels import RowLabels, assign_parquet
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
+from prcut.runtime.sources import ArraySource
 
 ROWS = make_blobs(300, 5, centers=3, cluster_std=3, random_state=1)[0].astype(np.float32)
 CONFIG = FitConfig.of("default", 3, n_neighbors=10, max_steps=50, n_init=1, seed=5)
@@ -46,3 +48,32 @@ def test_other_folders_are_refused_and_models_open_as_before(run: Path, tmp_path
     (tmp_path / "run/result.json").unlink()
     with pytest.raises(InvalidInputError, match="is a run that is not finished"):
         PRCut.load(tmp_path / "run")
+
+
+SOURCE = ArraySource(np.zeros((1000, 8), np.float32))
+PLANNED = FitConfig.of("default", 4, n_neighbors=10)
+
+
+def test_what_fits_in_memory_stays_there() -> None:
+    assert choose_mode(SOURCE, 10, 10**9)[0] == "memory"
+    assert choose_mode(SOURCE, 10, 10**3)[0] == "disk"
+    assert choose_mode(SOURCE, 10, 10**9, on_disk=True)[0] == "disk"
+
+
+def test_a_plan_is_written_once(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    first = plan_run(path, SOURCE, PLANNED, 10**3)
+    again = plan_run(path, SOURCE, PLANNED, 10**12)
+    assert first.mode == again.mode == "disk"
+    assert first.key == again.key
+    assert first.n_neighbors == 10
+    with pytest.raises(InvalidInputError, match="begun with another n_clusters"):
+        plan_run(path, SOURCE, FitConfig.of("default", 5, n_neighbors=10), None)
+
+
+def test_a_description_names_the_weight_that_will_be_used() -> None:
+    assert describe_run(SOURCE, PLANNED)["balance_weight"] is None  # the search chooses it
+    train = FitConfig.of("default", 4, solver="train")
+    assert describe_run(SOURCE, train)["balance_weight"] == 2.0
+    given = FitConfig.of("default", 4, solver="train", balance_weight=0.5)
+    assert describe_run(SOURCE, given)["balance_weight"] == 0.5
