@@ -4,12 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from prcut.numerics.certificate import SpectralBound
 from prcut.ui.cli.commands import main
 from prcut.ui.report.inspection import Inspection
 from prcut.ui.report.report import list_headline, score_classes, write_report
 from prcut.ui.report.row_contents import read_labels
-from report_samples import EVIL, check_self_contained
+from report_samples import EVEN, EVIL, check_self_contained, made_up
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::prcut.errors.DataWarning")
@@ -61,3 +63,10 @@ def test_names_are_escaped_wherever_they_are_shown(inspected: Inspection, tmp_pa
     content = (tmp_path / "evil.html").read_text("utf-8")
     check_self_contained(content)
     assert "<script>alert" not in content
+
+
+def test_a_certificate_says_how_far_from_optimal() -> None:
+    bound = SpectralBound(1.0, torch.zeros(4), 0.0)
+    found = made_up(EVEN, 4, about={"ratio_cut": 3.0}, bound=bound)
+    assert list_headline(found, None)["ratio cut over its lower bound"] == "3.00"
+    assert "ratio cut over its lower bound" not in list_headline(made_up(EVEN, 4), None)

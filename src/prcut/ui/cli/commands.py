@@ -196,8 +196,6 @@ def info(path: Annotated[str, argument("PATH", "A file or folder.")]) -> Results
 
     [bold]Examples[/bold]
 
-    prcut info embeddings.npy
-
     prcut info run
     """
     from prcut.ui.cli.info import describe_path
@@ -212,8 +210,6 @@ def status(run: Annotated[str, argument("RUN", "A run folder.")]) -> tuple[Resul
     [bold]Examples[/bold]
 
     prcut status run
-
-    prcut status s3://bucket/run
     """
     from prcut.runs.folder import read_plan
     from prcut.runtime.folder import Folder
@@ -290,8 +286,6 @@ def explain(
     [bold]Examples[/bold]
 
     prcut explain run --rows 0,17
-
-    prcut explain run --ids a17,b3
     """
     from prcut.runs.explain import explain_run
 

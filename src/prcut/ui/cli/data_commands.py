@@ -116,8 +116,6 @@ def sample(
 
     [bold]Examples[/bold]
 
-    prcut sample run --out sample.parquet --size 1000
-
     prcut sample run --out sample.parquet --size 1000 --balance temperature:2
     """
     from prcut.curate.sample import write_sample
@@ -138,8 +136,6 @@ def plan(
     [bold]Examples[/bold]
 
     prcut plan --rows 1e9 --dim 768 --k 10000 --bytes-per-value 2
-
-    prcut plan --rows 5e6 --dim 64 --k 1000
     """
     from prcut.graph.blocks.build import most_block_rows
     from prcut.runs import plan as capacity
@@ -169,8 +165,6 @@ def doctor() -> tuple[Results, str]:
     Attach it to a bug report. Nothing is written or sent.
 
     [bold]Examples[/bold]
-
-    prcut doctor
 
     prcut doctor --json
     """
