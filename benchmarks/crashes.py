@@ -64,9 +64,7 @@ OF_DEDUP = {
     "copies": r"_prcut/work/copies",
     "dedup's blocks": r"_prcut/work/blocks/",
     "near pairs": r"_prcut/work/pairs",
-    "components": r"_prcut/work/components",
-    "groups": r"_prcut/work/(groups|members)",
-    "kept rows": r"(kept|groups)/|_prcut/work/written",
+    "kept rows": r"(kept|groups)/",
     "dedup's manifest": r"_prcut/manifest",
 }
 # after which a command is taken for hanging
