@@ -227,60 +227,52 @@ class RunResult(NamedTuple):
     n_steps: int
     seconds: dict[str, float]
 
-    @classmethod
-    def of(
-        cls,
-        path: str,
-        mode: Mode,
-        source: Source,
-        start: Start,
-        balance_weight: float,
-        seconds: dict[str, float],
-    ) -> RunResult:
-        """Return what a fit of the rows of a source ended with; its start has a score."""
-        assert start.score is not None  # noqa: S101
-        return cls(
-            path,
-            start.assigner,
-            mode,
-            n_samples=source.n_samples,
-            n_features=source.n_features,
-            n_clusters=start.assigner.n_clusters,
-            used_clusters=int((start.score.cluster_sizes > 0).sum()),
-            objective=start.score.objective,
-            ratio_cut=start.score.ratio_cut,
-            balance_weight=balance_weight,
-            n_steps=start.state.step,
-            seconds=seconds,
-        )
-
 
 def save_result(
-    result: RunResult,
+    path: str,
+    mode: Mode,
+    source: Source,
+    config: FitConfig,
     start: Start,
-    about: Mapping[str, Any],
+    balance_weight: float,
+    seconds: dict[str, float],
+    *,
     exemplars: Exemplars | None = None,
     update: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the model, the history and, last, the result.
+) -> RunResult:
+    """Write the model of a fit that has a score, its history and, last, its result.
 
-    ``exemplars`` are what rows are compared with to find those that belong nowhere; ``update`` are
-    the ids of the clusters and how they changed, of a run that continues another.
+    ``exemplars`` are the rows that others are compared with to find outliers; ``update`` are the
+    ids of the clusters and how they changed, of a run that continues another.
     """
-    folder = Folder(result.path)
-    figures = result._asdict()
-    del figures["assigner"], figures["path"]
-    update = update or {}
-    tree = None if start.score is None else start.score.merge_tree
-    description = {"run": dict(about), "result": figures, **describe_tree(tree), **update}
+    folder, score, update = Folder(path), start.score, update or {}
+    assert score is not None  # noqa: S101
+    result = RunResult(
+        path,
+        start.assigner,
+        mode,
+        n_samples=source.n_samples,
+        n_features=source.n_features,
+        n_clusters=start.assigner.n_clusters,
+        used_clusters=int((score.cluster_sizes > 0).sum()),
+        objective=score.objective,
+        ratio_cut=score.ratio_cut,
+        balance_weight=balance_weight,
+        n_steps=start.state.step,
+        seconds=seconds,
+    )
+    figures = {name: getattr(result, name) for name in RunResult._fields[2:]}
+    about, tree = describe_run(source, config), score.merge_tree
+    description = {"run": about, "result": figures, **describe_tree(tree), **update}
     count = folder.read_json(COUNT) if folder.exists(COUNT) else {}
     # a call that was killed may have left another number
     if count.get("n_clusters") == result.n_clusters and tree is not None:
         description["layers"] = count["layers"]
-    save_fit(f"{result.path}/model", result.assigner, description, exemplars)
+    save_fit(f"{path}/model", start.assigner, description, exemplars)
     _save_history(folder, start.state)
     extra = {"format": RUN_FORMAT, "history": _HISTORY, "prcut": prcut.__version__}
     folder.write_json("result.json", {**figures, **extra, **update, "solver": about["solver"]})
+    return result
 
 
 def read_result(path: str) -> RunResult | None:

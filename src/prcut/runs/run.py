@@ -164,8 +164,8 @@ def fit_run(
         numbers, rows = draw_rows(source, MAX_EXEMPLARS, [config.seed, 3])
         labels = find_clusters(plan.folder / "partition", numbers, rows, start.assigner)
         exemplars = Exemplars.draw(rows, labels, start.assigner.column_scales, config)
-    result = RunResult.of(where, plan.mode, source, start, balance_weight, seconds)
-    save_result(result, start, describe_run(source, config), exemplars)
+    figures = start, balance_weight, seconds
+    result = save_result(where, plan.mode, source, config, *figures, exemplars=exemplars)
     speed = start.state.step / max(seconds["training"], 1e-9)
     status.on_progress(training_progress(*planned, n_starts, 0, speed))
     plan.folder.clear_unfinished()  # of nodes that were killed

@@ -164,12 +164,12 @@ def update_run(
     folder.write_table(_RENAMED, {name: values[moved] for name, values in columns.items()})
     start = fit.start()._replace(score=fit.score)
     seconds = {"update": round(time.monotonic() - begin, 3)}
-    result = RunResult.of(where, "memory", source, start, fit.balance_weight, seconds)
     changes = [change._asdict() for change in found.changes]
     update = {**found.names.describe(), "changes": changes, "n_renamed": found.n_renamed}
     exemplars = None
     if config.outliers is not None:
         rows = stack_rows(old_rows, new_rows)
         exemplars = Exemplars.draw(rows, fit.labels, fit.scales, config)
-    save_result(result, start, describe_run(source, config), exemplars, update)
-    return result
+    figures = start, fit.balance_weight, seconds
+    how: dict[str, Any] = {"exemplars": exemplars, "update": update}
+    return save_result(where, "memory", source, config, *figures, **how)
