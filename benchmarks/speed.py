@@ -88,7 +88,7 @@ def compare(
         on_graph = method in peers and PEERS[method].on_graph
         seconds[method] = min(values) + (neighbors if on_graph else 0.0)
         for step in steps.get(method, ()):
-            objective = "" if np.isnan(step.objective) else f"J {step.objective:.4f}"
+            objective = "" if step.objective is None else f"J {step.objective:.4f}"
             print(f"    {step.name:<42} {step.seconds:6.2f} s  {objective}")
         print(
             f"  {method:<20} {seconds[method]:7.2f} CPU-s  ACC {accuracy[method]:.4f}", flush=True
