@@ -184,7 +184,7 @@ def test_accuracies_in_the_text_are_those_of_the_results() -> None:
         (page.name, number)
         for page in PAGES
         if page.name not in cites
-        for number in re.findall(r"(?<![\d\w])(\.\d{3})(?!\d)", page.read_text("utf-8"))
+        for number in re.findall(r"(?<![\d\w])0?(\.\d{3})(?!\d)", page.read_text("utf-8"))
     ]
     assert len(quoted) > 70
     assert [number for number in quoted if f"0{number[1]}" not in results] == []

@@ -59,8 +59,8 @@ def peers_table() -> str:
     for dataset, points in peer_points().items():
         acc = {method: point[1] for method, point in points.items()}
         best = f"{max(acc[method] for method in acc if not method.startswith('prcut_')):.3f}"
-        cells = [f"{acc[method]:.3f}"[1:] if method in acc else "–" for method in SHOWN]
-        cells = [f"**{cell}**" if cell == best[1:] else cell for cell in cells]
+        cells = [f"{acc[method]:.3f}" if method in acc else "–" for method in SHOWN]
+        cells = [f"**{cell}**" if cell == best else cell for cell in cells]
         lines.append(f"| {TITLES[dataset]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
