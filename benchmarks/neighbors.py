@@ -21,7 +21,7 @@ import faiss
 import numpy as np
 
 from _shared import Table, options_of, rows_of, verdict
-from prcut.graph import inverted_lists as library
+from prcut.graph import neighbors as library
 from prcut.graph.blocks.build import BlockConfig, build_blocks
 from prcut.graph.neighbors import Neighbors, find_neighbors
 

@@ -209,9 +209,9 @@ def test_one_warning_with_every_number(form: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("chunk", [2**24, 10])
+@pytest.mark.parametrize("chunk", [2**18, 10])
 def test_repeats_are_counted(dtype: type, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similarity, "_CHUNK_NUMBERS", chunk)
+    monkeypatch.setattr("prcut.graph.rows._CHUNK_NUMBERS", chunk)
     rng = np.random.default_rng(0)
     features = rng.integers(-4, 4, size=(2000, 4)).astype(dtype)
     features[features == 0] = rng.choice([0.0, -0.0], size=int((features == 0).sum()))
@@ -223,11 +223,7 @@ def test_repeats_are_counted(dtype: type, chunk: int, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.int64, np.float32, np.float64])
-@pytest.mark.parametrize("chunk", [2**24, 10])
-def test_remarks_on_sparse_features_are_those_on_dense_ones(
-    dtype: type, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(similarity, "_CHUNK_NUMBERS", chunk)
+def test_remarks_on_sparse_features_are_those_on_dense_ones(dtype: type) -> None:
     features = np.random.default_rng(0).integers(2, size=(60, 7)).astype(dtype)
     features[:, 2], features[:, 4], features[7], features[1:, 5] = 1, 0, 0, 1
     features[7, 2], features[9:11] = 1, 0
@@ -297,10 +293,3 @@ def returning(value: object) -> Callable[[np.ndarray, np.ndarray], object]:
 def test_wrong_input_is_refused(options: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=message):
         build_graph(normal(20), **{"n_neighbors": 5, **options})
-
-
-@pytest.mark.parametrize("kind", ["cosine", KINDS[-1]])
-def test_features_are_asked_for_where_needed(kind: str) -> None:
-    found = find_neighbors(normal(20), 5)
-    with pytest.raises(ValueError, match=r"computed from the rows; pass features="):
-        edge_similarity(found, kind)  # type: ignore[arg-type]

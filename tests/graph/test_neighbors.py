@@ -1,15 +1,29 @@
 import tracemalloc
 
-import faiss
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
-from prcut.graph import exact_search, inverted_lists, neighbors
+from prcut.graph import neighbors
 from prcut.graph import rows as vectors
-from prcut.graph.neighbors import draw_anchors, find_neighbors
+from prcut.graph.neighbors import (
+    Lists,
+    draw_anchors,
+    drop_own,
+    find_nearest,
+    find_neighbors,
+    plan_lists,
+    remeasure,
+    search_exactly,
+    search_lists,
+    tune_candidates,
+    tune_probe,
+)
+from prcut.graph.rows import as_vectors, project
 from reference import mixture
 
 METRICS = ["euclidean", "cosine", "inner_product"]
@@ -55,11 +69,11 @@ def measured_recall(features: np.ndarray, found: neighbors.Neighbors, n_queries:
     return float(hit.mean())
 
 
-@pytest.fixture(params=[0, inverted_lists.FEW_COLUMNS], ids=["blocks", "one by one"])
+@pytest.fixture(params=[0, neighbors.FEW_COLUMNS], ids=["blocks", "one by one"])
 def lists_for_few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inverted lists, read both ways, at sizes that a test can check against the exact search."""
-    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 10**6)
-    monkeypatch.setattr(inverted_lists, "FEW_COLUMNS", request.param)
+    monkeypatch.setattr(neighbors, "_EXACT_DISTANCES", 10**6)
+    monkeypatch.setattr(neighbors, "FEW_COLUMNS", request.param)
 
 
 @given(
@@ -107,8 +121,8 @@ def test_small_chunks_change_nothing(
     features = form(mixture(60))
     whole = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
     monkeypatch.setattr(vectors, "CHUNK_NUMBERS", 16 * 5)  # fewer rows than neighbours
-    monkeypatch.setattr(exact_search, "CHUNK_NUMBERS", 16 * 5)
-    monkeypatch.setattr(exact_search, "_BLOCK_QUERIES", 32)
+    monkeypatch.setattr(neighbors, "CHUNK_NUMBERS", 16 * 5)
+    monkeypatch.setattr(neighbors, "_BLOCK_QUERIES", 32)
     parts = find_neighbors(features, 7, metric=metric)  # type: ignore[arg-type]
     np.testing.assert_array_equal(parts.indices, whole.indices)
     np.testing.assert_allclose(parts.distances, whole.distances, rtol=1e-5)
@@ -184,13 +198,13 @@ def test_many_columns_are_projected_and_measured_in_full(
     features += rng.normal(size=features.shape).astype(np.float32)
     features[2000:2100] = features[:100]
     widths: list[int] = []
-    fill = neighbors.Lists.fill
+    fill = Lists.fill
 
-    def watched(given: vectors.Vectors, *args: object) -> neighbors.Lists:
+    def watched(given: vectors.Vectors, *args: object) -> Lists:
         widths.append(given.features.shape[1])
         return fill(given, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(neighbors.Lists, "fill", watched)
+    monkeypatch.setattr(Lists, "fill", watched)
     found = find_neighbors(features, 10, metric=metric, recall=0.95)  # type: ignore[arg-type]
     assert widths == [96]
     assert found.n_lists > 0
@@ -210,7 +224,7 @@ def test_many_columns_are_projected_and_measured_in_full(
 
 
 def test_rows_without_structure_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inverted_lists, "_EXACT_DISTANCES", 10**6)
+    monkeypatch.setattr(neighbors, "_EXACT_DISTANCES", 10**6)
     features = np.random.default_rng(0).random((4000, 64), dtype=np.float32)
     tuned: list[int] = []
     tune = neighbors.tune_probe
@@ -224,27 +238,6 @@ def test_rows_without_structure_are_searched_exactly(monkeypatch: pytest.MonkeyP
     found = find_neighbors(features, 15)
     assert tuned  # lists were tried, and given up
     assert (found.n_lists, found.n_probe, found.recall) == (0, 0, 1.0)
-
-
-@pytest.mark.usefixtures("lists_for_few")
-def test_gpu_is_used_where_faiss_reports_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    features = mixture(3000)
-    expected = find_neighbors(features, 5)
-    exact = find_neighbors(features, 5, recall=1.0)
-    used: list[int] = []
-
-    def knn(_: None, *args: object, **options: object) -> object:
-        used.append(1)
-        return faiss.knn(*args, **options)
-
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
-    monkeypatch.setattr(faiss, "StandardGpuResources", lambda: None, raising=False)
-    monkeypatch.setattr(faiss, "knn_gpu", knn, raising=False)
-    found = find_neighbors(features, 5)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    assert found.n_lists > 0
-    assert len(used) > 3000 // inverted_lists._BLOCK_QUERIES
-    np.testing.assert_array_equal(find_neighbors(features, 5, recall=1.0).indices, exact.indices)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -343,3 +336,112 @@ FEATURES = np.zeros((80, 2), np.float32)
 def test_wrong_input_is_refused(features: np.ndarray, options: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=message):
         find_neighbors(features, **options)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "inner_product"])
+def test_blocks_are_joined_to_the_search_of_all_rows(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = mixture(90)
+    expected = find_nearest(features[[7, 80]], features, 12, metric == "inner_product")
+    monkeypatch.setattr(neighbors, "_BLOCK_ROWS", 10)  # fewer than are asked for
+    found = search_exactly(as_vectors(features, metric), np.array([7, 80]), 12)
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-4)
+
+
+def test_remeasured_duplicates_are_at_zero_and_come_first() -> None:
+    features = np.array([[1e3, 0.1], [0.0, 0.0], [1e3, 0.1]], np.float32)
+    for form in (features, features.astype(np.float64), csr_array(features)):
+        vectors = as_vectors(form, "euclidean")
+        distances, indices = remeasure(vectors, np.array([0]), np.array([[1, 2, -1, 0]]))
+        assert indices.tolist() == [[2, 0, 1, -1]]
+        assert distances[0, :2].tolist() == [0, 0]
+        assert distances[0, 2:] == pytest.approx([1e6 + 0.01, np.inf])
+
+
+@given(n_columns=st.integers(1, 400), n_found=st.integers(1, 20), largest=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_groups_select_what_topk_does(n_columns: int, n_found: int, largest: bool) -> None:
+    n_found = min(n_found, n_columns)
+    table = torch.rand(5, n_columns, generator=torch.Generator().manual_seed(n_columns))
+    table[:, ::3] = table[:, :1].clone()  # ties
+    values, columns = neighbors._select(table, n_found, largest)
+    assert torch.equal(values, table.topk(n_found, dim=1, largest=largest).values)
+    assert torch.equal(values, table.gather(1, columns))
+    assert all(len(set(row.tolist())) == n_found for row in columns)
+
+
+def test_the_own_number_is_dropped_or_else_the_last() -> None:
+    indices = np.array([[0, 5, 6], [7, 1, 8], [5, 6, 9]])
+    distances, others = drop_own(np.array([0, 1, 2]), indices / 10, indices)
+    assert others.tolist() == [[5, 6], [7, 8], [5, 6]]
+    assert distances.tolist() == [[0.5, 0.6], [0.7, 0.8], [0.5, 0.6]]
+
+
+def lower_estimate(found: np.ndarray) -> float:
+    return float(found.mean() - 2 * found.std() / np.sqrt(len(found)))
+
+
+def test_tuning_foretells_the_recall_of_every_n_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of lists against real searches, on the very queries of the tuning."""
+    monkeypatch.setattr(neighbors, "_QUERIES_TOGETHER", 16)
+    features, queries, n_neighbors = mixture(4000), np.arange(3999, -1, -2), 10
+    vectors = as_vectors(features, "euclidean")
+    sample = np.arange(0, 2000, 7)
+    lists = Lists.fill(vectors, queries, 64, np.random.default_rng(0))
+    true = find_neighbors(features, n_neighbors, rows=queries[sample], recall=1.0).indices
+    kept = np.random.default_rng(1).random(true.shape) < 0.995
+    for recall in (0.6, 0.9, 0.97):
+        n_probe, lower, n_read = tune_probe(lists, sample, true, kept, recall)
+        lower_ends = []
+        for probe in (max(n_probe - 1, 1), n_probe):
+            options = {"n_probe": probe, "n_candidates": n_neighbors}
+            _, found = search_lists(lists, vectors, n_neighbors, **options)
+            hit = kept & (true[:, :, None] == found[sample][:, None]).any(2)
+            lower_ends.append(lower_estimate(hit.mean(1)))
+        assert lower_ends[1] == pytest.approx(lower, abs=1e-6)
+        assert lower_ends[0] < recall <= lower_ends[1] or n_probe == 1
+        assert 4000 / 64 < n_read < 4000
+    assert tune_probe(lists, sample, true, np.zeros(true.shape, bool), 0.1)[0] == 0
+
+
+def test_candidates_of_a_projection_hold_the_true_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    main = rng.normal(size=(1000, 20)) @ rng.normal(size=(20, 200))
+    features = (main + rng.normal(size=main.shape)).astype(np.float32)
+    queries = np.arange(200)
+    for metric in ("euclidean", "cosine", "inner_product"):
+        vectors = as_vectors(features, metric)
+        _, true = drop_own(queries, *search_exactly(vectors, queries, 11))
+        projected = project(vectors, 24, np.random.default_rng(0))
+        tuned = tune_candidates(projected, queries, true, 0.9)
+        assert tuned is not None
+        n_candidates, true, kept = tuned
+        _, found = drop_own(queries, *search_exactly(projected, queries, n_candidates + 1))
+        np.testing.assert_array_equal(kept, (true[:, :, None] == found[:, None]).any(2))
+        assert 0.9 <= lower_estimate(kept.mean(1)) < 1
+        assert tune_candidates(project(vectors, 1, rng), queries, true, 0.9) is None
+
+
+def test_exact_or_lists_by_their_work() -> None:
+    assert plan_lists(3000, 3000) == 0
+    assert plan_lists(60_000, 60_000) == 512
+    assert plan_lists(200_000, 200_000) == 1024
+    assert plan_lists(1_000_000, 10) == 0
+    assert plan_lists(1_000_000, 100) == 0  # few queries do not pay for lists
+    assert 0 < plan_lists(1_000_000, 10_000) < plan_lists(1_000_000, 1_000_000)
+    assert plan_lists(100, 10**9) == 0  # nor do a hundred rows fill any
+
+
+def test_too_few_rows_in_the_lists_are_marked() -> None:
+    features = np.concatenate([mixture(3000), mixture(3, seed=5) + 1000])
+    vectors = as_vectors(features, "inner_product")
+    queries = np.arange(3003)
+    lists = Lists.fill(vectors, queries, 64, np.random.default_rng(0))
+    options = {"n_probe": 1, "n_candidates": 1000}
+    distances, indices = search_lists(lists, vectors, 1000, **options)
+    assert (indices == -1).any()
+    assert (distances[indices == -1] == -np.inf).all()
+    assert np.isfinite(distances[indices >= 0]).all()
+    assert (indices != np.arange(3003)[:, None]).all()

@@ -10,8 +10,7 @@ from benchmarks.harness.usage import MeasuredEngine
 
 from prcut.graph.blocks.build import BlockConfig, build_blocks
 from prcut.graph.blocks.join import join_blocks, save_joined
-from prcut.graph.exact_search import find_nearest
-from prcut.graph.neighbors import find_neighbors
+from prcut.graph.neighbors import find_nearest, find_neighbors
 from prcut.runs.plan import (
     COMPARISONS,
     Workload,

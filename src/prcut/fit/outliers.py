@@ -8,7 +8,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.sparse import csr_array
 
-from prcut.graph.exact_search import find_nearest
+from prcut.graph.neighbors import find_nearest
 from prcut.graph.rows import as_rows, divide_columns, row_products
 
 if TYPE_CHECKING:

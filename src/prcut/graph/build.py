@@ -1,4 +1,4 @@
-"""Building of a similarity graph from rows, with a warning about suspicious data."""
+"""Build a similarity graph from rows, and warn of suspicious data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from prcut.errors import InvalidInputError, warn_of
 from prcut.graph.neighbors import Metric, Neighbors, draw_anchors, find_neighbors
-from prcut.graph.rows import as_rows, numbers_per_row, row_products
+from prcut.graph.rows import as_rows, numbers_per_row, row_keys, row_products
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.sparse import csr_tensor
 
@@ -131,28 +131,12 @@ def link_neighbors(
     )
 
 
-def warn_of_data(
-    features: np.ndarray | csr_array,
-    graph: SimilarityGraph,
-    found: Neighbors,
-    similarity: Similarity | PairSimilarity,
-    max_components: int,
-) -> None:
-    """Warn once of all that is suspicious in the rows and in their graph."""
-    by_direction = found.metric == "cosine" or similarity == "cosine"
-    remarks = _remarks_on_features(features, by_direction)
-    remarks += _remarks_on_graph(graph, found, max_components)
-    if remarks:
-        text = "\n- ".join(["the graph was built, but please check the data:", *remarks])
-        warn_of(text)
-
-
 def edge_similarity(
     neighbors: Neighbors,
     similarity: Similarity | PairSimilarity = "binary",
     *,
     temperature: float = 0.5,
-    features: np.ndarray | sparray | spmatrix | None = None,
+    features: Any = None,
 ) -> np.ndarray:
     """Compute the weight of each link in float32, before the two directions are joined.
 
@@ -190,27 +174,19 @@ def _self_tuning(neighbors: Neighbors, linked: np.ndarray) -> np.ndarray:
     scale = np.maximum(scale, floor).astype(np.float32)
 
     n_known = max(neighbors.rows.max(initial=-1), neighbors.indices.max(initial=-1)) + 1
-    scale_of = np.full(n_known, np.nan, np.float32)
+    scale_of = np.full(n_known + 1, np.nan, np.float32)  # the last is that of index -1
     some = linked.any(1)  # a row without links has no scale either
     scale_of[neighbors.rows[some]] = scale[some]
-    target_scale = scale_of[np.where(linked, neighbors.indices, 0)] if n_known else squared
+    target_scale = scale_of[neighbors.indices]
     target_scale = np.where(np.isnan(target_scale), scale[:, None], target_scale)
     with np.errstate(over="ignore"):  # beyond float32 the weight is 0
         return np.asarray(np.exp(-(squared / scale[:, None]) / target_scale))
 
 
 def _over_pairs(
-    function: PairSimilarity,
-    neighbors: Neighbors,
-    linked: np.ndarray,
-    features: np.ndarray | sparray | spmatrix | None,
+    function: PairSimilarity, neighbors: Neighbors, linked: np.ndarray, features: Any
 ) -> np.ndarray:
     """Evaluate ``function`` at every link, a batch of pairs at a time; return 0 elsewhere."""
-    if features is None:
-        raise InvalidInputError(
-            "this similarity is computed from the rows; pass features=, the array that the "
-            "neighbours were found in."
-        )
     features = as_rows(features)
     query, column = np.nonzero(linked)
     source, target = neighbors.rows[query], neighbors.indices[query, column]
@@ -270,29 +246,44 @@ def _check_similarity(
         raise InvalidInputError(f"{temperature=} must be > 0 and finite.")
 
 
+def warn_of_data(
+    features: np.ndarray | csr_array,
+    graph: SimilarityGraph,
+    found: Neighbors,
+    similarity: Similarity | PairSimilarity,
+    max_components: int,
+) -> None:
+    """Warn once of all that is suspicious in the rows and in their graph."""
+    by_direction = found.metric == "cosine" or similarity == "cosine"
+    remarks = _remarks_on_features(features, by_direction)
+    remarks += _remarks_on_graph(graph, found, max_components)
+    if remarks:
+        warn_of("\n- ".join(["the graph was built, but please check the data:", *remarks]))
+
+
 def _remarks_on_features(features: np.ndarray | csr_array, by_direction: bool) -> list[str]:
     """Describe repeated rows, constant columns and, if only directions count, rows of zeros."""
     n_samples, n_features = features.shape
-    multiplier = np.random.default_rng(0).integers(2**63, size=n_features, dtype=np.uint64) * 2 + 1
-    digest = np.empty(n_samples, np.uint64)
-    constant = np.ones(n_features, bool)
-    step = max(1, _CHUNK_NUMBERS // numbers_per_row(features))
-    for start in range(0, n_samples, step):
-        chunk = features[start : start + step]
-        constant &= _equal_columns(chunk, features[:1])
-        digest[start : start + step] = _digest(chunk, multiplier)
-    n_repeated = n_samples - len(np.unique(digest))
-    n_zero = int((digest == 0).sum()) if by_direction else 0
+    if isinstance(features, np.ndarray):
+        low, high = features.min(0), features.max(0)
+    else:
+        from sklearn.utils.sparsefuncs import min_max_axis
+
+        low, high = min_max_axis(features, axis=0)
+    n_constant = int((low == high).sum())
+    keys = row_keys(features)
+    n_repeated = n_samples - len(np.unique(keys))
+    n_zero = int((keys == 0).sum()) if by_direction else 0  # the key of a row of zeros is 0
     remarks = []
     if _is_much(n_repeated, n_samples):
         remarks.append(
             f"{n_repeated:,} of {n_samples:,} rows repeat an earlier one, so duplicates fill "
             "their neighbours; drop the repeats, or raise n_neighbors above their number."
         )
-    if _is_much(int(constant.sum()), n_features):
+    if _is_much(n_constant, n_features):
         remarks.append(
-            f"{int(constant.sum()):,} of {n_features:,} columns are constant and distinguish no "
-            "rows; drop them."
+            f"{n_constant:,} of {n_features:,} columns are constant and distinguish no rows; "
+            "drop them."
         )
     if _is_much(n_zero, n_samples):
         remarks.append(
@@ -300,40 +291,6 @@ def _remarks_on_features(features: np.ndarray | csr_array, by_direction: bool) -
             "with every row was taken as 0; drop them or use metric='euclidean'."
         )
     return remarks
-
-
-def _is_much(count: int, total: int) -> bool:
-    """Return whether so many are worth a warning."""
-    return count > 0 and count >= _WARNED_FRACTION * total
-
-
-def _equal_columns(chunk: Any, row: Any) -> np.ndarray:
-    """Return which columns have the value of the given row throughout."""
-    if isinstance(chunk, np.ndarray):
-        return np.asarray((chunk == row).all(0))
-    from sklearn.utils.sparsefuncs import min_max_axis
-
-    low, high = min_max_axis(chunk, axis=0)
-    return np.asarray((low == high) & (low == row.toarray()[0]))
-
-
-def _digest(chunk: np.ndarray | csr_array, multiplier: np.ndarray) -> np.ndarray:
-    """Compute a 64-bit number per row, the same for equal rows: a sum, hence linear and exact.
-
-    Zeros add nothing: a row of zeros has 0, and a sparse row has the number of its dense form.
-    """
-    values = chunk if isinstance(chunk, np.ndarray) else chunk.data
-    values = np.ascontiguousarray(values + values.dtype.type(0))  # -0.0 and 0.0 are one value
-    bits = values.view(f"u{values.dtype.itemsize}")
-    half = 4 * values.dtype.itemsize
-    # round values differ only in high bits, which a product never moves down
-    terms = (bits ^ (bits >> half)).astype(np.uint64)
-    if not isinstance(chunk, np.ndarray):
-        from scipy.sparse import csr_array
-
-        terms = csr_array((terms, chunk.indices, chunk.indptr), shape=chunk.shape)
-    digest: np.ndarray = terms @ multiplier
-    return digest
 
 
 def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors, max_components: int) -> list[str]:
@@ -357,6 +314,11 @@ def _remarks_on_graph(graph: SimilarityGraph, found: Neighbors, max_components: 
             "components costs nothing; raise n_neighbors if they belong together."
         )
     return remarks
+
+
+def _is_much(count: int, total: int) -> bool:
+    """Return whether so many are worth a warning."""
+    return count > 0 and count >= _WARNED_FRACTION * total
 
 
 # products before, between and after the two orthonormalisations, without which all columns would

@@ -45,6 +45,11 @@ class Vectors:
         """Number of rows."""
         return int(self.features.shape[0])
 
+    @property
+    def worst(self) -> float:
+        """What stands for the distance, or product, of a neighbour that was not found."""
+        return -np.inf if self.by_product else np.inf
+
     def take(self, rows: slice | np.ndarray) -> np.ndarray | csr_array:
         """Return rows as C-contiguous float32: a view, for a slice of rows that are so already."""
         taken = self.features[rows]

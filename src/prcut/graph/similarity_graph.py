@@ -86,7 +86,21 @@ class SimilarityGraph:
             raise InvalidInputError(
                 f"the similarity matrix of type {type(matrix).__name__} is not a matrix: {error}."
             ) from error
-        _check_similarities(matrix)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InvalidInputError(
+                f"the similarity matrix has shape {matrix.shape}, expected (n_samples, n_samples)."
+            )
+        if matrix.dtype.kind not in "biuf":
+            raise InvalidInputError(
+                f"similarities have dtype {matrix.dtype}, expected real numbers."
+            )
+        if not np.isfinite(matrix.data).all():
+            raise InvalidInputError("similarities contain NaN or infinity; remove or replace them.")
+        if matrix.data.min(initial=0) < 0:
+            raise InvalidInputError(
+                f"similarities contain {matrix.data.min():.3g}, expected values >= 0; "
+                "map them first, for example by exp(similarity / temperature)."
+            )
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float32)
         matrix = matrix.tocoo()
@@ -125,20 +139,29 @@ class SimilarityGraph:
         from scipy.sparse import csr_array
 
         neighbors = np.asarray(neighbors)
-        linked = _check_neighbors(neighbors)
+        if neighbors.ndim != 2 or neighbors.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"neighbors have shape {neighbors.shape} and dtype {neighbors.dtype}, "
+                "expected integers of shape (n_samples, n_neighbors)."
+            )
         n_samples = len(neighbors)
+        if neighbors.size and not -1 <= neighbors.min() <= neighbors.max() < n_samples:
+            raise InvalidInputError(
+                f"neighbors lie in [{neighbors.min()}, {neighbors.max()}], expected -1 "
+                f"(none) or a row below {n_samples=}."
+            )
+        linked = (neighbors >= 0) & (neighbors != np.arange(n_samples)[:, None])
         if similarity is None:
-            values = np.ones(int(linked.sum()), np.float32)
-        else:
-            similarity = np.asarray(similarity)
-            if similarity.shape != neighbors.shape:
-                raise InvalidInputError(
-                    f"similarity has shape {similarity.shape}, "
-                    f"expected that of neighbors, {neighbors.shape}."
-                )
-            values = similarity[linked]
+            similarity = np.ones(neighbors.shape, np.float32)
+        similarity = np.asarray(similarity)
+        if similarity.shape != neighbors.shape:
+            raise InvalidInputError(
+                f"similarity has shape {similarity.shape}, "
+                f"expected that of neighbors, {neighbors.shape}."
+            )
         indptr = np.concatenate([[0], np.cumsum(linked.sum(1))])
-        directed = csr_array((values, neighbors[linked], indptr), shape=(n_samples, n_samples))
+        links = similarity[linked], neighbors[linked], indptr
+        directed = csr_array(links, shape=(n_samples, n_samples))
         n_links = directed.nnz
         directed.sum_duplicates()
         if directed.nnz != n_links:
@@ -224,40 +247,6 @@ class SimilarityGraph:
         )
 
 
-def _check_similarities(matrix: csr_array) -> None:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise InvalidInputError(
-            f"the similarity matrix has shape {matrix.shape}, expected (n_samples, n_samples)."
-        )
-    if matrix.dtype.kind not in "biuf":
-        raise InvalidInputError(f"similarities have dtype {matrix.dtype}, expected real numbers.")
-    if not np.isfinite(matrix.data).all():
-        raise InvalidInputError("similarities contain NaN or infinity; remove or replace them.")
-    if matrix.data.min(initial=0) < 0:
-        raise InvalidInputError(
-            f"similarities contain {matrix.data.min():.3g}, expected values >= 0; "
-            "map them first, for example by exp(similarity / temperature)."
-        )
-
-
-def _check_neighbors(neighbors: np.ndarray) -> np.ndarray:
-    """Return a mask of the entries that link to another row."""
-    if neighbors.ndim != 2 or neighbors.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"neighbors have shape {neighbors.shape} and dtype {neighbors.dtype}, "
-            "expected integers of shape (n_samples, n_neighbors)."
-        )
-    n_samples = len(neighbors)
-    if neighbors.size and not -1 <= neighbors.min() <= neighbors.max() < n_samples:
-        raise InvalidInputError(
-            f"neighbors lie in [{neighbors.min()}, {neighbors.max()}], expected -1 "
-            f"(none) or a row below {n_samples=}."
-        )
-    own: np.ndarray = neighbors == np.arange(n_samples)[:, None]
-    linked: np.ndarray = (neighbors >= 0) & ~own
-    return linked
-
-
 # the record that seals the arrays
 GRAPH_RECORD = "graph.json"
 _FORMAT = 1
@@ -313,20 +302,15 @@ def load_graph(path: str | Path | Folder, *, verify: bool = True) -> SimilarityG
         and values.dtype in (np.float32, np.float64)
         and indices.shape == values.shape == (int(indptr[-1]),)
     )
-    # torch and SciPy do not check indices, and would read outside the arrays
-    if not is_graph or (verify and not _is_valid(indptr, indices, values)):
+    if is_graph and verify:
+        # torch and SciPy do not check indices, and would read outside the arrays
+        is_graph = indptr[0] == 0 and not (indptr[1:] < indptr[:-1]).any()
+        if is_graph and len(indices):
+            is_graph = 0 <= indices.min() <= indices.max() < n_samples
+            is_graph = is_graph and 0 <= values.min() <= values.max() < np.inf
+    if not is_graph:
         raise CorruptFileError(
             f"the arrays in {folder.path} do not form a graph; remove it and save it again."
         )
     weight = csr_tensor(shared_tensor(indptr), shared_tensor(indices), shared_tensor(values))
     return SimilarityGraph(weight)
-
-
-def _is_valid(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> bool:
-    """Check that rows are in order, neighbours are rows, and weights are finite and >= 0."""
-    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-        return False
-    if not len(indices):
-        return True
-    low, high = indices.min(), indices.max()
-    return bool(0 <= low <= high < len(indptr) - 1 and 0 <= values.min() <= values.max() < np.inf)

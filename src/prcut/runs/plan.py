@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from prcut.errors import InvalidInputError
 from prcut.graph.blocks.build import anchor_fraction
-from prcut.graph.inverted_lists import pair_work
+from prcut.graph.neighbors import pair_work
 from prcut.runtime.device import readable_bytes
 from prcut.search.fragments import choose_n_fragments
 from prcut.search.levels import COARSEST, MOST_NODES, NEAR, NODES_PER_CLUSTER
