@@ -65,9 +65,6 @@ MODULES = (
 ALSO = {
     "numerics/expectation.py": ("numerics/test_objective.py",),
     "numerics/objective.py": ("numerics/test_errata.py",),
-    "graph/rows.py": ("graph/test_vectors.py", "graph/test_row_index.py"),
-    "graph/build.py": ("graph/test_smoothing.py",),
-    "graph/similarity_graph.py": ("graph/test_saved.py",),
     "search/kernels.c": (
         *("search/test_merge.py", "search/test_moves.py", "search/test_sweep.py"),
         "search/test_fragments.py",

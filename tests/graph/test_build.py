@@ -5,13 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference
 from prcut import SimilarityGraph
 from prcut.errors import DataWarning
 from prcut.graph import build as similarity
-from prcut.graph.build import build_graph, edge_similarity
+from prcut.graph.build import build_graph, edge_similarity, graph_features
 from prcut.graph.neighbors import Neighbors, find_neighbors
 
 KINDS = ["binary", "mean", "self_tuning", "cosine", lambda source, target: np.ones(len(source))]
@@ -278,18 +280,44 @@ def returning(value: object) -> Callable[[np.ndarray, np.ndarray], object]:
         ({"n_neighbors": 60}, "n_neighbors=60 must be < n_samples=20"),
         (
             {"similarity": returning(np.ones((100, 1)))},
-            r"returned shape \(100, 1\) for 100 pairs, expected \(n_pairs,\)=\(100,\)",
+            r"returned shape \(100, 1\) and dtype float64 for 100 pairs, expected real numbers of "
+            r"shape \(n_pairs,\)=\(100,\)",
         ),
-        ({"similarity": returning(1.0)}, r"callable returned shape \(\) for 100 pairs"),
-        ({"similarity": returning(["a"] * 100)}, "returned dtype <U1, expected real numbers"),
-        (
-            {"similarity": returning(np.arange(100) - 5.0)},
-            "returned -5 among others for 5 of 100 pairs, expected finite values >= 0",
-        ),
-        ({"similarity": returning(np.full(100, np.nan))}, "returned nan among others for 100 of"),
-        ({"similarity": returning(np.full(100, 1e300))}, "returned inf among others for 100 of"),
+        ({"similarity": returning(1.0)}, r"callable returned shape \(\) and"),
+        ({"similarity": returning(["a"] * 100)}, "dtype <U1 for 100 pairs, expected real numbers"),
+        ({"similarity": returning(np.arange(100) - 5.0)}, "contain -5, expected values >= 0"),
+        ({"similarity": returning(np.full(100, np.nan))}, "similarities contain NaN or infinity"),
+        ({"similarity": returning(np.full(100, 1e300))}, "similarities contain NaN or infinity"),
     ],
 )
 def test_wrong_input_is_refused(options: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=message):
         build_graph(normal(20), **{"n_neighbors": 5, **options})
+
+
+def test_rows_of_one_component_become_alike() -> None:
+    labels = torch.arange(3).repeat_interleave(40)
+    graph = SimilarityGraph.from_labels(labels)
+    features = graph_features(graph, 8, generator=torch.Generator().manual_seed(0))
+    assert features.shape == (120, 8)
+    means = torch.stack([features[labels == label].mean(0) for label in range(3)])
+    within = (features - means[labels]).norm(dim=1).max()
+    between = torch.pdist(means).min()
+    assert within < 0.05 * between
+
+
+def test_generators_decide_and_columns_never_exceed_rows() -> None:
+    graph = reference.random_graph(12)
+    one, two, other = (
+        graph_features(graph, 64, generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    assert one.shape == (12, 12)
+
+
+def test_rows_without_edges_stay_finite() -> None:
+    graph = SimilarityGraph.from_neighbors([[1], [0], [-1], [-1]])
+    features = graph_features(graph, 2, generator=torch.Generator().manual_seed(0))
+    assert torch.isfinite(features).all()

@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +9,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import reference
-from prcut import SimilarityGraph
+from prcut import SimilarityGraph, build_graph
+from prcut.errors import CorruptFileError, InvalidInputError
+from prcut.graph.similarity_graph import load_graph, save_graph
 
 
 def dense(similarity: SimilarityGraph) -> np.ndarray:
@@ -127,6 +132,7 @@ def test_wrong_similarities_are_refused(matrix: np.ndarray, message: str) -> Non
         ([[1, 1], [0, -1]], {}, "neighbors repeat a row 1 times; replace the repeats by -1"),
         ([[1], [0]], {"similarity": [[1.0]]}, r"similarity has shape \(1, 1\), expected that"),
         ([[1], [0]], {"similarity": [[1.0], [np.inf]]}, "NaN or infinity"),
+        ([[1], [-1]], {"similarity": [[-2.0], [0.0]]}, "contain -2, expected values >= 0"),
         ([[1], [0]], {"symmetrize": "max"}, "symmetrize='max' must be 'either' or 'mean'"),
     ],
 )
@@ -144,3 +150,39 @@ def test_wrong_labels_are_refused(labels: np.ndarray) -> None:
 def test_constructor_wants_csr() -> None:
     with pytest.raises(ValueError, match=r"expected torch.sparse_csr"):
         SimilarityGraph(torch.eye(3))
+
+
+@pytest.fixture
+def graph() -> SimilarityGraph:
+    return build_graph(np.random.default_rng(0).normal(size=(200, 3)), 10)
+
+
+def test_a_graph_comes_back_mapped(tmp_path: Path, graph: SimilarityGraph) -> None:
+    save_graph(tmp_path, graph, {"key": "abc"})
+    loaded = load_graph(tmp_path)
+    assert (loaded.weight.to_dense() == graph.weight.to_dense()).all()
+    assert loaded.n_edges == graph.n_edges
+    assert json.loads((tmp_path / "graph.json").read_text())["key"] == "abc"
+
+
+def test_what_is_not_a_whole_graph_is_refused(tmp_path: Path, graph: SimilarityGraph) -> None:
+    with pytest.raises(InvalidInputError, match="holds no finished graph"):
+        load_graph(tmp_path)
+    save_graph(tmp_path, graph)
+    values = (tmp_path / "values.npy").read_bytes()
+    (tmp_path / "values.npy").write_bytes(values[:-4])
+    with pytest.raises(CorruptFileError, match=r"values.npy has .* bytes, its record says"):
+        load_graph(tmp_path)
+    (tmp_path / "values.npy").write_bytes(values[:-1] + b"\x00")
+    with pytest.raises(CorruptFileError, match="does not match the checksum"):
+        load_graph(tmp_path)
+    save_graph(tmp_path, SimilarityGraph.from_neighbors([[1], [0]]))
+    record = json.loads((tmp_path / "graph.json").read_text())
+    for change, error, message in (
+        ({"format": 9}, InvalidInputError, "format 9, this version reads up to 1; upgrade"),
+        ({"format": None}, CorruptFileError, "graph.json is altered or forged"),
+        ({"n_samples": 7}, CorruptFileError, "do not form a graph"),
+    ):
+        (tmp_path / "graph.json").write_text(json.dumps({**record, **change}))
+        with pytest.raises(error, match=message):
+            load_graph(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from prcut.fit.config import FitConfig
-from prcut.graph.blocks.read import open_blocks
+from prcut.graph.blocks.read import Blocks
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.runs.explain import explain_run
 from prcut.runs.labels import RowLabels
@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole_graph(path: Path) -> SimilarityGraph:
     """Return the sum of all blocks, which fits in memory here."""
     total = np.zeros((len(ROWS), len(ROWS)))
-    for block in open_blocks(path / "blocks"):
+    for block in Blocks(Folder(path / "blocks")):
         links = block.links("mean").tocoo()
         np.add.at(total, (block.rows[links.row], block.rows[links.col]), links.data / 2)
     return SimilarityGraph.from_scipy(total + total.T)
@@ -46,7 +46,7 @@ def whole_graph(path: Path) -> SimilarityGraph:
 
 def test_blocks_on_disk_say_what_the_whole_graph_says(runs: Path) -> None:
     run = FinishedRun.open(runs / "disk")
-    assert len(open_blocks(runs / "disk/blocks")) > 1
+    assert len(Blocks(Folder(runs / "disk/blocks"))) > 1
     labels = RowLabels(Folder(runs / "disk/partition")).read(0, len(ROWS)).astype(np.int64)
     expected = find_reasons(whole_graph(runs / "disk"), labels, 4, run.balance_weight, ASKED)
     found = explain_run(runs / "disk", ASKED)

@@ -332,7 +332,7 @@ def _write_pairs(job: _Job, blocks: Blocks | None, number: int, advance: _Advanc
         rows, features = np.arange(job.source.n_samples), read_all(job.source)
         n_core = len(rows)
     else:
-        block = blocks[number]
+        block = blocks.open(number)
         assert block.features is not None  # noqa: S101
         rows, features, n_core = block.rows, block.features, block.n_core
     if not job.is_sealed(name := f"pairs-{number:05d}"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -146,7 +145,7 @@ def edge_similarity(
     _check_similarity(similarity, neighbors.metric, temperature)
     linked = neighbors.indices >= 0
     if callable(similarity):
-        return _over_pairs(partial(_weigh_pairs, similarity), neighbors, linked, features)
+        return _over_pairs(similarity, neighbors, linked, features)
     if similarity in ("binary", "mean"):
         return linked.astype(np.float32)
     if similarity == "self_tuning":
@@ -194,8 +193,15 @@ def _over_pairs(
     step = max(1, _CHUNK_NUMBERS // numbers_per_row(features))
     for start in range(0, len(source), step):
         batch = slice(start, start + step)
-        weight = function(features[source[batch]], features[target[batch]])
-        table[query[batch], column[batch]] = weight
+        weight = np.asarray(function(features[source[batch]], features[target[batch]]))
+        n_pairs = len(source[batch])
+        if weight.shape != (n_pairs,) or weight.dtype.kind not in "biuf":
+            raise InvalidInputError(
+                f"the similarity callable returned shape {weight.shape} and dtype {weight.dtype} "
+                f"for {n_pairs} pairs, expected real numbers of shape (n_pairs,)=({n_pairs},)."
+            )
+        with np.errstate(over="ignore"):  # the graph rejects infinite weights
+            table[query[batch], column[batch]] = weight
     return table
 
 
@@ -205,30 +211,6 @@ def _pair_cosine(source: Any, target: Any) -> np.ndarray:
     length *= np.sqrt(row_products(target, target))
     cosine: np.ndarray = row_products(source, target) / np.where(length == 0, 1, length)
     return cosine
-
-
-def _weigh_pairs(function: PairSimilarity, source: Any, target: Any) -> np.ndarray:
-    """Call the caller's function and check what it returns."""
-    weight = np.asarray(function(source, target))
-    n_pairs = source.shape[0]
-    if weight.shape != (n_pairs,):
-        raise InvalidInputError(
-            f"the similarity callable returned shape {weight.shape} for {n_pairs} pairs, "
-            f"expected (n_pairs,)=({n_pairs},)."
-        )
-    if weight.dtype.kind not in "biuf":
-        raise InvalidInputError(
-            f"the similarity callable returned dtype {weight.dtype}, expected real numbers."
-        )
-    with np.errstate(over="ignore"):
-        weight = weight.astype(np.float32)
-    wrong = ~(np.isfinite(weight) & (weight >= 0))
-    if wrong.any():
-        raise InvalidInputError(
-            f"the similarity callable returned {weight[wrong][0]:.3g} among others for "
-            f"{int(wrong.sum())} of {n_pairs} pairs, expected finite values >= 0."
-        )
-    return weight
 
 
 def _check_similarity(

@@ -53,22 +53,19 @@ class Vectors:
     def take(self, rows: slice | np.ndarray) -> np.ndarray | csr_array:
         """Return rows as C-contiguous float32: a view, for a slice of rows that are so already."""
         taken = self.features[rows]
-        if not isinstance(taken, np.ndarray):
-            return self._convert_sparse(taken)
         if self.origin is not None:
             taken = taken - self.origin
-        with np.errstate(over="ignore"):  # values beyond float32 are refused with a message
-            taken = np.ascontiguousarray(taken, np.float32)
-        if self.unit_length:
-            length = np.sqrt(np.einsum("ij,ij->i", taken, taken))[:, None]
-            taken = taken / np.where(length == 0, 1, length)
-        return taken
-
-    def _convert_sparse(self, taken: csr_array) -> csr_array:
-        with np.errstate(over="ignore"):
-            taken = taken.astype(self.sparse_dtype, copy=False)
+        is_dense = isinstance(taken, np.ndarray)
+        with np.errstate(over="ignore"):  # values beyond float32 are rejected with a message
+            if is_dense:
+                taken = np.ascontiguousarray(taken, np.float32)
+            else:
+                taken = taken.astype(self.sparse_dtype, copy=False)
         if not self.unit_length:
             return taken
+        if is_dense:
+            length = np.sqrt(row_products(taken, taken))[:, None]
+            return taken / np.where(length == 0, 1, length)
         from sklearn.preprocessing import normalize
 
         return normalize(taken)
@@ -105,7 +102,16 @@ def as_vectors(features: np.ndarray | csr_array, metric: str) -> Vectors:
     """Check features and prepare them for a metric: see :func:`find_neighbors`."""
     if metric not in ("euclidean", "cosine", "inner_product"):
         raise InvalidInputError(f"{metric=} must be 'euclidean', 'cosine' or 'inner_product'.")
-    _check_form(features)
+    counts = not isinstance(features, np.ndarray) and features.dtype.kind in "biu"
+    if not counts and features.dtype not in (np.float16, np.float32, np.float64):
+        raise InvalidInputError(
+            f"features have dtype {features.dtype}, expected float16, float32 or float64; "
+            "use features.astype('float32')."
+        )
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise InvalidInputError(
+            f"features have shape {features.shape}, expected (n_samples, n_features)."
+        )
     mean, mean_square = _check_values(features)
     if metric != "euclidean":
         return Vectors(features, by_product=True, unit_length=metric == "cosine")
@@ -119,34 +125,11 @@ def as_vectors(features: np.ndarray | csr_array, metric: str) -> Vectors:
     return Vectors(features, origin=mean.astype(dtype))
 
 
-def _check_form(features: np.ndarray | csr_array) -> None:
-    counts = not isinstance(features, np.ndarray) and features.dtype.kind in "biu"
-    if not counts and features.dtype not in (np.float16, np.float32, np.float64):
-        raise InvalidInputError(
-            f"features have dtype {features.dtype}, expected float16, float32 or float64; "
-            "use features.astype('float32')."
-        )
-    if features.ndim != 2 or features.shape[1] == 0:
-        raise InvalidInputError(
-            f"features have shape {features.shape}, expected (n_samples, n_features)."
-        )
-
-
-def _spread(features: np.ndarray | csr_array) -> float:
-    """Return how far any number is from that of the first row; from 0 where rows are sparse."""
-    chunks = (chunk for _, chunk in Vectors(features).chunks())
-    if isinstance(features, np.ndarray):
-        first = features[:1].astype(np.float32)
-        chunks = (chunk - first for chunk in chunks)
-    return max((float(abs(chunk).max()) for chunk in chunks), default=0.0)
-
-
 def _check_values(features: np.ndarray | csr_array) -> tuple[np.ndarray, float]:
-    """Refuse rows that float32 cannot hold; return the mean row and the mean squared norm."""
+    """Reject rows that float32 cannot hold; return the mean row and the mean squared norm."""
     n_samples, n_features = features.shape
-    column_sum, total = np.zeros(n_features), 0.0
+    column_sum, total, largest = np.zeros(n_features), 0.0, 0.0
     n_not_finite = n_too_large = 0
-    largest = 0.0
     for _, chunk in Vectors(features).chunks():
         squared_norm = row_products(chunk, chunk)
         wrong = ~(squared_norm <= _MAX_SQUARED_NORM)
@@ -168,7 +151,11 @@ def _check_values(features: np.ndarray | csr_array) -> tuple[np.ndarray, float]:
             f"features have a squared norm beyond {_MAX_SQUARED_NORM:.1e} in {n_too_large} of "
             f"{n_samples} rows, so their distances leave float32; scale the features down."
         )
-    if largest < _MIN_SQUARED_NORM and (spread := _spread(features)) > 0:
+    spread = 0.0
+    if n_samples and largest < _MIN_SQUARED_NORM:
+        is_dense = isinstance(features, np.ndarray)
+        spread = float(np.ptp(features, 0).max() if is_dense else abs(features).max())
+    if spread > 0:
         raise InvalidInputError(
             f"features differ by {spread:.1e} at most, so their distances vanish in float32; scale "
             "the features up."
@@ -378,20 +365,22 @@ class RowIndex(NamedTuple):
 
 
 def row_keys(rows: Any) -> np.ndarray:
-    """Return a hash of every row, int64: the same for dense and sparse rows, of any precision."""
+    """Return a hash of every row, int64: the same for dense and sparse rows, of any precision.
+
+    It is a sum over the columns to which zeros add nothing, so the key of a row of zeros is 0.
+    """
     rows = as_rows(rows)
     n_samples, n_features = rows.shape
     factors = np.random.default_rng(0).integers(2**63, size=n_features, dtype=np.uint64) * 2 + 1
+    if not isinstance(rows, np.ndarray):
+        bits = type(rows)((_spread_bits(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+        sums: np.ndarray = bits @ factors
+        return sums.view(np.int64)
     keys = np.empty(n_samples, np.uint64)
-    if isinstance(rows, np.ndarray):
-        step = max(1, _CHUNK_NUMBERS // n_features)
-        for start in range(0, n_samples, step):
-            part = slice(start, start + step)
-            keys[part] = _spread_bits(rows[part]) @ factors
-    else:
-        sums = np.cumsum(_spread_bits(rows.data) * factors[rows.indices])
-        ends = np.concatenate([np.zeros(1, np.uint64), sums])[rows.indptr]
-        keys[:] = ends[1:] - ends[:-1]
+    step = max(1, _CHUNK_NUMBERS // n_features)
+    for start in range(0, n_samples, step):
+        part = slice(start, start + step)
+        keys[part] = _spread_bits(rows[part]) @ factors
     return keys.view(np.int64)
 
 

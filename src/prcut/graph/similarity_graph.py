@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -35,14 +35,6 @@ Symmetrize = Literal["either", "mean"]
 _SYMMETRY_TOLERANCE = 1e-6
 # a complete same-label graph with more entries (about 3 GB) is surely a mistake
 _MAX_LABEL_ENTRIES = 2**28
-
-
-class Edges(NamedTuple):
-    """Directed edges, each tensor of shape (2 × n_edges,)."""
-
-    source: Tensor
-    target: Tensor
-    weight: Tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,17 +82,7 @@ class SimilarityGraph:
             raise InvalidInputError(
                 f"the similarity matrix has shape {matrix.shape}, expected (n_samples, n_samples)."
             )
-        if matrix.dtype.kind not in "biuf":
-            raise InvalidInputError(
-                f"similarities have dtype {matrix.dtype}, expected real numbers."
-            )
-        if not np.isfinite(matrix.data).all():
-            raise InvalidInputError("similarities contain NaN or infinity; remove or replace them.")
-        if matrix.data.min(initial=0) < 0:
-            raise InvalidInputError(
-                f"similarities contain {matrix.data.min():.3g}, expected values >= 0; "
-                "map them first, for example by exp(similarity / temperature)."
-            )
+        _check_values(matrix.data)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float32)
         matrix = matrix.tocoo()
@@ -160,8 +142,9 @@ class SimilarityGraph:
                 f"expected that of neighbors, {neighbors.shape}."
             )
         indptr = np.concatenate([[0], np.cumsum(linked.sum(1))])
-        links = similarity[linked], neighbors[linked], indptr
-        directed = csr_array(links, shape=(n_samples, n_samples))
+        values = similarity[linked]
+        _check_values(values)
+        directed = csr_array((values, neighbors[linked], indptr), shape=(n_samples, n_samples))
         n_links = directed.nnz
         directed.sum_duplicates()
         if directed.nnz != n_links:
@@ -202,10 +185,9 @@ class SimilarityGraph:
         return cls.from_scipy(member @ member.T)
 
     @property
-    def edges(self) -> Edges:
+    def edges(self) -> tuple[Tensor, Tensor, Tensor]:
         """Every edge in both directions: ``source, target, weight = graph.edges``."""
-        weight = self.weight
-        return Edges(entry_rows(weight), weight.col_indices(), weight.values())
+        return entry_rows(self.weight), self.weight.col_indices(), self.weight.values()
 
     @property
     def n_samples(self) -> int:
@@ -244,6 +226,19 @@ class SimilarityGraph:
         return (
             f"SimilarityGraph(n_samples={self.n_samples}, n_edges={self.n_edges}, "
             f"n_components={self.n_components})"
+        )
+
+
+def _check_values(values: np.ndarray) -> None:
+    """Reject similarities that are no weights."""
+    if values.dtype.kind not in "biuf":
+        raise InvalidInputError(f"similarities have dtype {values.dtype}, expected real numbers.")
+    if not np.isfinite(values).all():
+        raise InvalidInputError("similarities contain NaN or infinity; remove or replace them.")
+    if values.min(initial=0) < 0:
+        raise InvalidInputError(
+            f"similarities contain {values.min():.3g}, expected values >= 0; "
+            "map them first, for example by exp(similarity / temperature)."
         )
 
 

@@ -21,16 +21,14 @@ def scatter(
     folder: Folder,
     number: int,
     columns: Mapping[str, np.ndarray],
-    copies: np.ndarray,
     bucket: np.ndarray,
     n_buckets: int,
     key: str,
 ) -> None:
-    """Write input ``number`` by bucket: row ``copies[c]`` of every column goes to ``bucket[c]``."""
+    """Write input ``number`` by bucket: row ``c`` of every column goes to ``bucket[c]``."""
     order = np.argsort(bucket, kind="stable")
     offsets = np.searchsorted(bucket[order], np.arange(n_buckets + 1))
-    rows = copies[order]
-    arrays = {_name(number, f"{name}.npy"): column[rows] for name, column in columns.items()}
+    arrays = {_name(number, f"{name}.npy"): column[order] for name, column in columns.items()}
     arrays[_name(number, "offsets.npy")] = offsets.astype(np.int64)
     folder.seal(_name(number, "json"), arrays, {"key": key})
 

@@ -11,7 +11,7 @@ from sklearn.datasets import make_blobs
 from prcut import ratio_cut
 from prcut.errors import InvalidInputError
 from prcut.fit.config import FitConfig
-from prcut.graph.blocks.read import open_blocks
+from prcut.graph.blocks.read import Blocks
 from prcut.graph.similarity_graph import load_graph
 from prcut.runs.labels import RowLabels
 from prcut.runs.run import fit_run
@@ -75,7 +75,7 @@ def test_blocks_give_the_links_of_all_edges(blobs: Blobs, monkeypatch: pytest.Mo
     found = inspect_run(folder / "disk", data=rows)
     of_rows = RowLabels(Folder(folder / "disk/partition")).read(0, len(rows))
     expected = np.zeros((4, 4))
-    for block in open_blocks(folder / "disk/blocks"):
+    for block in Blocks(Folder(folder / "disk/blocks")):
         directed = block.links("mean").toarray().astype(np.float64)
         dense = (directed + directed.T) / 2
         one_hot = np.eye(4)[of_rows[block.rows]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prcut.errors import CorruptFileError, InvalidInputError, check_positive_int
+from prcut.errors import InvalidInputError, check_positive_int
 from prcut.graph.blocks.cells import Packing, choose_unit, nearest_cells, train_centroids
 from prcut.graph.blocks.read import BLOCKS_FORMAT, Blocks
 from prcut.graph.neighbors import Metric, draw_anchors, find_neighbors
@@ -172,98 +172,84 @@ def build_blocks(
             f"data has n_samples={source.n_samples} rows and n_features={source.n_features} "
             "columns, expected at least one of each."
         )
-    plan = _Plan(config or BlockConfig(), source, cut_row_ranges(source, rows_per_read(source)))
-    folder = Folder(path)
-    folder.start(plan.to_json())
-    exchange = folder / "exchange"
-    if not _is_finished(folder, plan):
+    config = config or BlockConfig()
+    cuts = cut_row_ranges(source, rows_per_read(source))
+    plan = {
+        "format": BLOCKS_FORMAT,
+        "config": asdict(config),
+        "n_samples": source.n_samples,
+        "n_features": source.n_features,
+        "dtype": source.dtype.name,
+        "fingerprint": source.fingerprint,
+        # a resumed run must cut the rows where the first one did
+        "cuts": plan_key(cuts.tolist()),
+    }
+    job = _Job(Folder(path), plan_key(plan), config, source, cuts)
+    job.folder.start(plan)
+    if not _is_finished(job):
         engine = engine or LocalEngine()
-        options: dict[str, Any] = {"total": source.n_samples, "on_progress": on_progress}
-        centroids, packing = _make_centroids(folder, plan)
-        scatter_range = partial(_scatter_range, exchange, plan, centroids, packing)
-        engine.run("scatter", scatter_range, plan.n_ranges, **options)
-        layout = _layout(bucket_counts(exchange, plan.n_ranges), plan.config)
-        gather_block = partial(_gather_block, folder, exchange, plan, packing, layout)
-        engine.run("gather", gather_block, len(layout), **options)
-        _write_manifest(folder, plan, len(layout))
-    exchange.delete()
-    return Blocks(folder)
+        run: Any = partial(engine.run, total=source.n_samples, on_progress=on_progress)
+        centroids, packing = _make_centroids(job)
+        run("scatter", partial(_scatter_range, job, centroids, packing), job.n_ranges)
+        layout = _layout(bucket_counts(job.exchange, job.n_ranges), config)
+        run("gather", partial(_gather_block, job, packing, layout), len(layout))
+        names = map(_name, range(len(layout)))
+        records = [{"name": name, **(job.folder / name).read_json("block.json")} for name in names]
+        made = {"key": job.key, "plan": plan, "prcut": version("prcut"), "blocks": records}
+        job.folder.write_json("manifest.json", made)
+    job.exchange.delete()
+    return Blocks(job.folder)
 
 
-class _Plan(NamedTuple):
-    """What every step needs to know; the key changes with any of it."""
+class _Job(NamedTuple):
+    """Settings of every task; ``key`` changes with any of them that changes a result."""
 
+    folder: Folder
+    key: str
     config: BlockConfig
     source: Source
-    cuts: np.ndarray
+    cuts: np.ndarray  # where the source is cut into ranges that are read at a time
 
     @property
-    def key(self) -> str:
-        return plan_key(self.to_json())
+    def exchange(self) -> Folder:
+        return self.folder / "exchange"
 
     @property
     def n_ranges(self) -> int:
         return len(self.cuts) - 1
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": BLOCKS_FORMAT,
-            "config": asdict(self.config),
-            "n_samples": self.source.n_samples,
-            "n_features": self.source.n_features,
-            "dtype": self.source.dtype.name,
-            "fingerprint": self.source.fingerprint,
-            # a resumed run must cut the rows where the first one did
-            "cuts": plan_key(self.cuts.tolist()),
-        }
 
-
-def _is_finished(folder: Folder, plan: _Plan) -> bool:
-    return folder.exists("manifest.json") and all(
-        (folder / record["name"]).is_sealed("block.json", plan.key)
-        for record in Blocks(folder).records
+def _is_finished(job: _Job) -> bool:
+    return job.folder.exists("manifest.json") and all(
+        (job.folder / record["name"]).is_sealed("block.json", job.key)
+        for record in Blocks(job.folder).records
     )
-
-
-def _write_manifest(folder: Folder, plan: _Plan, n_blocks: int) -> None:
-    names = map(_name, range(n_blocks))
-    records = [{"name": name, **(folder / name).read_json("block.json")} for name in names]
-    found = sum(record["n_core"] for record in records)
-    if found != plan.source.n_samples:
-        raise CorruptFileError(f"{folder} holds {found} core rows of {plan.source.n_samples}.")
-    made = {"key": plan.key, "plan": plan.to_json(), "prcut": version("prcut")}
-    folder.write_json("manifest.json", {**made, "blocks": records})
 
 
 def _name(number: int) -> str:
     return f"block-{number:05d}"
 
 
-# -- rows to cells ---------------------------------------------------------------------------
-
-
-def _make_centroids(folder: Folder, plan: _Plan) -> tuple[np.ndarray, Packing | None]:
+def _make_centroids(job: _Job) -> tuple[np.ndarray, Packing | None]:
     """Train one centroid per cell on a sample, once, and choose how rows are packed."""
-    if not folder.is_sealed("centroids.json", plan.key):
-        n_samples = plan.source.n_samples
-        n_cells = -(-n_samples // plan.config.block_rows)
+    folder, config, source = job.folder, job.config, job.source
+    if not folder.is_sealed("centroids.json", job.key):
+        n_cells = -(-source.n_samples // config.block_rows)
         n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
-        sample = sample_rows(plan.source, n_train, [plan.config.seed, 0])
-        limit = plan.config.max_core_rows * len(sample) / n_samples
-        compared = divide_columns(sample, plan.config.scales)
-        centroids = train_centroids(compared, n_cells, limit, plan.config.metric, plan.config.seed)
+        sample = sample_rows(source, n_train, [config.seed, 0])
+        limit = config.max_core_rows * len(sample) / source.n_samples
+        compared = divide_columns(sample, config.scales)
+        centroids = train_centroids(compared, n_cells, limit, config.metric, config.seed)
         arrays = {"centroids.npy": centroids, "unit.npy": choose_unit(sample)}
-        folder.seal("centroids.json", arrays, {"key": plan.key})
-    centroids = folder.read_array("centroids.npy")
-    if plan.config.kept is None or plan.source.dtype.itemsize <= 2:
+        folder.seal("centroids.json", arrays, {"key": job.key})
+    centroids, unit = folder.read_array("centroids.npy"), folder.read_array("unit.npy")
+    if config.kept is None or source.dtype.itemsize <= 2:
         return centroids, None
-    unit, compared_by = folder.read_array("unit.npy"), (plan.config.metric, plan.config.scales)
-    return centroids, Packing.of(centroids, unit, *compared_by)
+    return centroids, Packing.of(centroids, unit, config.metric, config.scales)
 
 
 def _scatter_range(
-    exchange: Folder,
-    plan: _Plan,
+    job: _Job,
     centroids: np.ndarray,
     packing: Packing | None,
     number: int,
@@ -273,25 +259,21 @@ def _scatter_range(
 
     A bucket is a cell and the rank of that cell among the nearest of a row.
     """
-    start, stop = plan.cuts[number : number + 2].tolist()
-    if not is_scattered(exchange, number, plan.key):
-        features = plan.source.read(start, stop)
-        columns = {"features": features, "rows": np.arange(start, stop)}
-        halo = plan.config.halo
+    start, stop = job.cuts[number : number + 2].tolist()
+    if not is_scattered(job.exchange, number, job.key):
+        features = job.source.read(start, stop)
+        halo = job.config.halo
         n_nearest = min(halo, len(centroids))
-        compared = divide_columns(features, plan.config.scales)
-        cells = nearest_cells(centroids, compared, n_nearest, plan.config.metric)
-        bucket = halo * cells + np.arange(n_nearest)
-        copies = np.repeat(np.arange(stop - start), n_nearest)
+        compared = divide_columns(features, job.config.scales)
+        cells = nearest_cells(centroids, compared, n_nearest, job.config.metric)
+        bucket = (halo * cells + np.arange(n_nearest)).ravel()
+        rows = np.repeat(np.arange(start, stop), n_nearest)
+        copies = features[rows - start]
         if packing is not None:
-            columns = {name: column[copies] for name, column in columns.items()}
-            columns["features"] = packing.pack(columns["features"], cells.ravel())
-            copies = np.arange(len(copies))
-        scatter(exchange, number, columns, copies, bucket.ravel(), halo * len(centroids), plan.key)
+            copies = packing.pack(copies, cells.ravel())
+        columns = {"features": copies, "rows": rows}
+        scatter(job.exchange, number, columns, bucket, halo * len(centroids), job.key)
     advance(stop - start)
-
-
-# -- cells to blocks -------------------------------------------------------------------------
 
 
 # (bucket, start, step): every step-th row of a bucket, beginning with row start
@@ -323,73 +305,63 @@ def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Slice]]:
 
 
 def _gather_block(
-    folder: Folder,
-    exchange: Folder,
-    plan: _Plan,
+    job: _Job,
     packing: Packing | None,
     layout: list[list[_Slice]],
     number: int,
     advance: Callable[[int], None],
 ) -> None:
     """Collect a block's rows and find the neighbours of its anchors."""
-    block = folder / _name(number)
-    if not block.is_sealed("block.json", plan.key):
-        _make_block(block, exchange, plan, packing, layout[number], number)
+    block = job.folder / _name(number)
+    if not block.is_sealed("block.json", job.key):
+        arrays, content = _make_block(job, packing, layout[number], number)
+        block.seal("block.json", arrays, {"key": job.key, **content})
     advance(int(block.read_json("block.json")["n_core"]))
 
 
 def _make_block(
-    block: Folder,
-    exchange: Folder,
-    plan: _Plan,
-    packing: Packing | None,
-    slices: list[_Slice],
-    number: int,
-) -> None:
-    config, cell = plan.config, slices[0][0] // plan.config.halo
-    ranks = [gather(exchange, plan.n_ranges, ["rows", "features"], *one) for one in slices]
+    job: _Job, packing: Packing | None, slices: list[_Slice], number: int
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays of a block, and its record."""
+    config, n_samples, cell = job.config, job.source.n_samples, slices[0][0] // job.config.halo
+    ranks = [gather(job.exchange, job.n_ranges, ["rows", "features"], *one) for one in slices]
     n_core = len(ranks[0]["rows"])
     pieces = [ranked.pop("features") for ranked in ranks]
     features = np.concatenate(pieces) if packing is None else packing.unpack(pieces, cell)
     del pieces
-    fraction = config.anchors or anchor_fraction(plan.source.n_samples)
+    fraction = config.anchors or anchor_fraction(n_samples)
     anchors = draw_anchors(n_core, fraction, np.random.default_rng([config.seed, 1, number]))
-    neighbors, distances, recall = _find_neighbors(features, anchors, config)
+    neighbors = np.full((len(anchors), config.n_neighbors), -1, np.int32)
+    distances, recall = np.full(neighbors.shape, np.inf, np.float32), 1.0
+    n_found = min(config.n_neighbors, len(features) - 1)
+    if n_found > 0:
+        found = find_neighbors(
+            divide_columns(features, config.scales),
+            n_found,
+            rows=anchors,
+            metric=config.metric,
+            recall=config.recall,
+            seed=config.seed,
+        )
+        neighbors[:, :n_found], distances[:, :n_found] = found.indices, found.distances
+        recall = found.recall
     arrays = {
         "rows.npy": np.concatenate([ranked["rows"] for ranked in ranks]),
         "anchors.npy": anchors.astype(np.int32),
         "neighbors.npy": neighbors,
         "distances.npy": distances,
+        "features.npy": features,
     }
-    if config.kept is None:
-        arrays["features.npy"] = features
-    else:
+    if config.kept is not None:
         rng = np.random.default_rng([config.seed, 2, number])
-        kept = draw_anchors(n_core, min(1.0, config.kept / plan.source.n_samples), rng)
+        kept = draw_anchors(n_core, min(1.0, config.kept / n_samples), rng)
         arrays["kept.npy"] = kept.astype(np.int32)
-        arrays["features.npy"] = features[kept].astype(plan.source.dtype, copy=False)
+        arrays["features.npy"] = features[kept].astype(job.source.dtype, copy=False)
     content = {
-        "key": plan.key,
         "cell": cell,
         "n_core": n_core,
         "n_halo": len(features) - n_core,
         "n_anchors": len(anchors),
         "recall": round(float(recall), 4),
     }
-    block.seal("block.json", arrays, content)
-
-
-def _find_neighbors(
-    features: np.ndarray, anchors: np.ndarray, config: BlockConfig
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return neighbours, -1 where there are too few rows, their distances, and the recall."""
-    neighbors = np.full((len(anchors), config.n_neighbors), -1, np.int32)
-    distances = np.full(neighbors.shape, np.inf, np.float32)
-    n_found = min(config.n_neighbors, len(features) - 1)
-    if n_found == 0:
-        return neighbors, distances, 1.0
-    options: dict[str, Any] = {"metric": config.metric, "recall": config.recall}
-    compared = divide_columns(features, config.scales)
-    found = find_neighbors(compared, n_found, rows=anchors, seed=config.seed, **options)
-    neighbors[:, :n_found], distances[:, :n_found] = found.indices, found.distances
-    return neighbors, distances, found.recall
+    return arrays, content

@@ -13,14 +13,14 @@ written to their places, so no list of edges is ever held besides the graph::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from prcut.errors import CorruptFileError, InvalidInputError
-from prcut.graph.blocks.read import Blocks
+from prcut.graph.blocks.read import Block, Blocks
 from prcut.graph.build import Similarity
 from prcut.graph.neighbors import Metric
 from prcut.runtime.folder import Folder
@@ -60,27 +60,32 @@ def join_blocks(
 
     ``advance`` is called with the number of core rows of every block that was joined.
     """
-    advance = advance or (lambda _: None)
-    counts = _count_entries(blocks, similarity)
-    rows = _rows_by_block(blocks, counts > 0)
+    counts = np.zeros(blocks.n_samples, np.int64)  # an edge that two rows found counts twice
+    for block, links in _links(blocks, similarity):
+        # a row is in a block once
+        counts[block.rows] += np.diff(links.indptr)
+        counts[block.rows] += np.bincount(links.indices, minlength=len(block.rows))
+    linked = []
+    for record in blocks.records:
+        core = (blocks.folder / record["name"]).read_array("rows.npy", 0, record["n_core"])
+        linked.append(core[counts[core] > 0])
+    rows = np.concatenate(linked)
     if len(rows) > _MOST_NODES:
         raise InvalidInputError(
             f"{len(rows):,} rows have an edge, and a graph holds {_MOST_NODES:,}; cluster a sample "
             "and predict the others."
         )
     indptr = np.concatenate([[0], np.cumsum(counts[rows], dtype=np.int64)])
-    del counts
+    del counts, linked
     node_of = np.full(blocks.n_samples, -1, np.int32)
     node_of[rows] = np.arange(len(rows), dtype=np.int32)
     indices, weight = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
     place = indptr[:-1].copy()
-    is_whole = needs_features(similarity, blocks.metric)
-    for number, record in enumerate(blocks.records):
-        block = blocks.open(number, with_features=is_whole)
-        links = block.links(similarity)
+    for block, links in _links(blocks, similarity):
         for directed in (links, csr_array(links.T)):
             _write_entries(directed, node_of[block.rows], place, indices, weight)
-        advance(record["n_core"])
+        if advance is not None:
+            advance(block.n_core)
     if not np.array_equal(place, indptr[1:]):
         raise CorruptFileError(f"{blocks.folder.path}: the blocks do not match; remove it.")
     return JoinedGraph(rows, *_merge_repeats(indptr, indices, weight))
@@ -102,26 +107,12 @@ def needs_features(similarity: Any, metric: Metric) -> bool:
     return bool(similarity == "cosine" and metric != "cosine")
 
 
-def _count_entries(blocks: Blocks, similarity: Similarity) -> np.ndarray:
-    """Return the entries of every row of the source; an edge that two rows found counts twice."""
-    counts = np.zeros(blocks.n_samples, np.int64)
-    is_whole = needs_features(similarity, blocks.metric)
+def _links(blocks: Blocks, similarity: Similarity) -> Iterator[tuple[Block, csr_array]]:
+    """Yield every block with its links, and read its features only if they are needed."""
+    with_features = needs_features(similarity, blocks.metric)
     for number in range(len(blocks)):
-        block = blocks.open(number, with_features=is_whole)
-        links = block.links(similarity)
-        # a row is in a block once
-        counts[block.rows] += np.diff(links.indptr)
-        counts[block.rows] += np.bincount(links.indices, minlength=len(block.rows))
-    return counts
-
-
-def _rows_by_block(blocks: Blocks, has_edge: np.ndarray) -> np.ndarray:
-    """Return the rows that have an edge, those of the first block first."""
-    found = [np.empty(0, np.int64)]
-    for record in blocks.records:
-        core = (blocks.folder / record["name"]).read_array("rows.npy", 0, record["n_core"])
-        found.append(core[has_edge[core]])
-    return np.concatenate(found)
+        block = blocks.open(number, with_features=with_features)
+        yield block, block.links(similarity)
 
 
 def _write_entries(

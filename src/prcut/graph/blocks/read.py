@@ -16,7 +16,6 @@ ends of each edge are in the block that found it and no row is ever fetched at r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 BLOCKS_FORMAT = 2
-_FEATURES = "features.npy"
-
-
-def open_blocks(path: str | Path) -> Blocks:
-    """Open the blocks that ``build_blocks`` has built in ``path``."""
-    return Blocks(Folder(path))
 
 
 class Blocks:
@@ -66,28 +59,22 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.records)
 
-    def __getitem__(self, number: int) -> Block:
-        """Open a block and verify its checksums."""
-        return self.open(number)
-
     def __iter__(self) -> Iterator[Block]:
-        return (self[number] for number in range(len(self)))
+        return map(self.open, range(len(self)))
 
     def open(self, number: int, *, with_features: bool = True) -> Block:
-        """Open a block; its features, which are most of its bytes, are read only if asked for."""
+        """Open a block and verify its checksums; most of its bytes are its features."""
         record = self.records[number]
-        files = {
-            name: file
-            for name, file in record["files"].items()
-            if with_features or name != _FEATURES
-        }
+        files = dict(record["files"])
+        if not with_features:
+            del files["features.npy"]
         folder = self.folder / record["name"]
         folder.verify({**record, "files": files})
         return Block(
             rows=folder.map_array("rows.npy"),
             n_core=whole_number(record["n_core"]),
             kept=folder.map_array("kept.npy") if "kept.npy" in files else None,
-            features=folder.map_array(_FEATURES) if with_features else None,
+            features=folder.map_array("features.npy") if with_features else None,
             anchors=folder.map_array("anchors.npy"),
             neighbors=folder.map_array("neighbors.npy"),
             distances=folder.map_array("distances.npy"),
