@@ -40,6 +40,7 @@ exact:
 	$(PYTHON) benchmarks/house.py
 	$(PYTHON) benchmarks/exact_expectation.py --exact
 	$(PYTHON) benchmarks/tables.py
+	$(PYTHON) benchmarks/prose.py
 	$(PYTHON) benchmarks/contest.py --summary
 	$(PYTHON) benchmarks/contest.py --summary --half test
 

@@ -60,8 +60,8 @@ KINDS = {"string": str, "number": (int, float), "boolean": bool, "array": list, 
 
 
 def schema() -> dict[str, dict[str, Any]]:
-    """What docs/scripts.md says that commands print: the types of the fields by command."""
-    page = (ROOT / "docs/scripts.md").read_text("utf-8")
+    """Return the types of the fields by command that docs/guide/production.md promises."""
+    page = (ROOT / "docs/guide/production.md").read_text("utf-8")
     found: dict[str, dict[str, Any]] = {}
     for command, fields, kind in re.findall(r"^\| `(\w+)` \| (.+?) \| (\w+) \|", page, re.M):
         names = re.findall(r"`(\w+)`", fields)
@@ -74,7 +74,7 @@ def test_every_command_has_json_and_its_schema_is_on_the_page() -> None:
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():
         assert "--json" in {flag for option in command.params for flag in option.opts}, name
-        assert schema().get(name), f"docs/scripts.md does not say what prcut {name} prints"
+        assert schema().get(name), f"docs/guide/production.md does not say what prcut {name} prints"
 
 
 @pytest.mark.costly("every command")
@@ -101,7 +101,7 @@ def test_every_command_prints_one_object_as_the_page_says(
             if name in expected or arguments[0] != "info":
                 assert isinstance(value, expected[name]), (arguments[0], name, value)
     stage = object_of(["status", str(run)], capsys)["stages"][0]
-    page = (ROOT / "docs/scripts.md").read_text("utf-8")
+    page = (ROOT / "docs/guide/production.md").read_text("utf-8")
     assert all(f"`{name}`" in page for name in stage)
 
 

@@ -51,8 +51,8 @@ def help_text(command: str) -> str:
 def cli_page() -> str:
     """Show the help of every command, as the commands themselves print it."""
     parts = [
-        "# Command line\n\nThis page is what `prcut --help` and `prcut COMMAND --help` print, "
-        "taken from them when the site is built.\n"
+        "# Command line\n\nThis page shows the output of `prcut --help` and "
+        "`prcut COMMAND --help`.\n"
     ]
     for name, text in commands().items():
         title = f"prcut {name}".strip()
@@ -175,9 +175,9 @@ def names_page() -> str:
     """List the public names by task, then by place with the first line of each docstring."""
     lines = [
         "# Reference\n",
-        "These names are public: import those of the first table from `prcut`, those of another "
-        "table from the room above it. All else is private and may change without notice. The "
-        "commands are on [their own page](cli.md).\n",
+        "The following names are public. The second half of the page says where to import each "
+        "from. Everything else is private and may change without notice. The commands have "
+        "[their own page](cli.md).\n",
         "## By task\n",
         "| to | use |",
         "|---|---|",
@@ -259,9 +259,8 @@ def gallery() -> dict[str, str | bytes]:
     made: dict[str, str | bytes] = {}
     lines = [
         "# Gallery\n",
-        "Each of these is a script in `examples/`, run when this site was built: what it prints "
-        "and draws is what came out of it. All use data that comes with scikit-learn, or make "
-        "their own.\n",
+        "Each page is a script from `examples/` with its output. The scripts use data that comes "
+        "with scikit-learn, or make their own.\n",
         '<div class="grid cards gallery" markdown>\n',
     ]
     with ThreadPoolExecutor(2) as pool:  # each is a process of its own, of one thread
@@ -278,7 +277,7 @@ def gallery() -> dict[str, str | bytes]:
             page.append(f"![{title}]({path.stem}-{name})\n")
         code = _without_docstring(path.read_text("utf-8"))
         page += [f'```python title="examples/{path.name}"\n{code}```\n']
-        page += ["What it printed:\n", f"```text\n{printed.rstrip()}\n```\n"]
+        page += ["Output:\n", f"```text\n{printed.rstrip()}\n```\n"]
         made[f"gallery/{path.stem}.md"] = "\n".join(page)
         thumbnail = f"{path.stem}-{next(iter(pictures))}"
         lines.append(

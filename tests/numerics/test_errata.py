@@ -1,4 +1,4 @@
-"""Each error of the paper that docs/errata.md lists, shown by numbers.
+"""Each error of the paper that docs/researchers.md lists, shown by numbers.
 
 The functions are numbered like the page. Small dense arrays in float64 stand for the paper's
 formulas, so that these tests do not lean on the code they justify.
