@@ -128,7 +128,17 @@ def find_neighbors(
     """
     vectors = as_vectors(as_rows(features), metric)
     n_samples = vectors.n_samples
-    queries = _check_rows(rows, n_samples)
+    queries = np.arange(n_samples) if rows is None else np.asarray(rows)
+    if queries.ndim != 1 or queries.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"rows have shape {queries.shape} and dtype {queries.dtype}, "
+            "expected integers of shape (n_queries,)."
+        )
+    if queries.size and not 0 <= queries.min() <= queries.max() < n_samples:
+        raise InvalidInputError(
+            f"rows lie in [{queries.min()}, {queries.max()}], expected rows in [0, {n_samples=})."
+        )
+    queries = queries.astype(np.int64, copy=False)
     n_neighbors = check_positive_int("n_neighbors", n_neighbors)
     if n_neighbors >= n_samples:
         raise InvalidInputError(
@@ -196,22 +206,6 @@ def draw_anchors(n_samples: int, fraction: float, rng: np.random.Generator) -> n
         return np.arange(n_samples)
     size = max(1, round(fraction * n_samples))
     return np.sort(rng.choice(n_samples, size, replace=False, shuffle=False))
-
-
-def _check_rows(rows: ArrayLike | None, n_samples: int) -> np.ndarray:
-    if rows is None:
-        return np.arange(n_samples)
-    queries = np.asarray(rows)
-    if queries.ndim != 1 or queries.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"rows have shape {queries.shape} and dtype {queries.dtype}, "
-            "expected integers of shape (n_queries,)."
-        )
-    if queries.size and not 0 <= queries.min() <= queries.max() < n_samples:
-        raise InvalidInputError(
-            f"rows lie in [{queries.min()}, {queries.max()}], expected rows in [0, {n_samples=})."
-        )
-    return queries.astype(np.int64, copy=False)
 
 
 # -- the exact search ---------------------------------------------------------------------------
@@ -387,7 +381,7 @@ def plan_lists(n_samples: int, n_queries: int) -> int:
         train = _TRAINING_ITERATIONS * _TRAINING_ROWS_PER_LIST * n_lists**2
         assign = (n_samples + 2 * n_queries) * n_lists
         tune = min(TUNING_QUERIES, n_queries) * n_samples
-        # 30 neighbours at recall .98 took 2.3 to 4.2 / √n_lists of the rows on images
+        # 30 neighbours at recall 0.98 took 2.3 to 4.2 / √n_lists of the rows on images
         return train + assign + tune + 2 / math.sqrt(n_lists) * exact
 
     choices = [2**power for power in range(4, 17) if 2**power * _TRAINING_ROWS_PER_LIST < n_samples]
@@ -430,17 +424,24 @@ class Lists:
         )
         sample = rng.choice(vectors.n_samples, _TRAINING_ROWS_PER_LIST * n_lists, replace=False)
         kmeans.train(vectors.take(np.sort(sample)))
+        index: Any = None
+        if kmeans.d < FEW_COLUMNS:
+            metric = faiss.METRIC_INNER_PRODUCT if vectors.by_product else faiss.METRIC_L2
+            index = faiss.IndexIVFFlat(kmeans.index, kmeans.d, kmeans.k, metric)
+            index.is_trained = True
+        near = np.empty((vectors.n_samples, _ORDERING_LISTS), np.int64)
+        for start, chunk in vectors.chunks(_CHUNK_ROWS):
+            found = find_nearest(chunk, kmeans.centroids, _ORDERING_LISTS, vectors.by_product)[1]
+            near[start : start + len(chunk)] = found
+            if index is not None:
+                home = np.ascontiguousarray(found[:, 0])
+                index.add_core(len(chunk), faiss.swig_ptr(chunk), None, faiss.swig_ptr(home))
+        rows = np.argsort(near[:, 0], kind="stable")
+        starts = np.searchsorted(near[rows, 0], np.arange(n_lists + 1))
         centroids = _with_norm(kmeans.centroids, vectors.by_product)
-        if vectors.features.shape[1] < FEW_COLUMNS:
-            index, home = _fill_index(vectors, kmeans)
-            rows, starts = _sort_by_list(home, n_lists)
+        if index is not None:
             order = np.arange(len(queries))
             return cls(vectors, queries, order, centroids, rows, starts, index, 1)
-        near = np.empty((vectors.n_samples, _ORDERING_LISTS), np.int32)
-        for start, chunk in vectors.chunks(_CHUNK_ROWS):
-            found = find_nearest(chunk, kmeans.centroids, _ORDERING_LISTS, vectors.by_product)
-            near[start : start + len(chunk)] = found[1]
-        rows, starts = _sort_by_list(near[:, 0], n_lists)
         order = np.lexsort(near[queries].T[::-1])
         table = np.empty((len(rows), centroids.shape[1]), np.float32)
         for start in range(0, len(rows), _CHUNK_ROWS):
@@ -459,17 +460,13 @@ class Lists:
         taken = np.asarray(self.vectors.take(self.queries[block]))
         return taken if self.vectors.by_product else np.insert(taken, taken.shape[1], 1, 1)
 
-    def nearest_lists(self, queries: np.ndarray, n_probe: int) -> np.ndarray:
-        """Return the nearest lists of every query, shape (n_queries, n_probe)."""
-        return find_nearest(queries, self.centroids, n_probe, by_product=True)[1]
-
     def candidates(self, block: slice, n_probe: int, n_found: int) -> np.ndarray:
         """Return the nearest rows in all lists that the block reads, -1 where they hold too few."""
         if self.n_together == 1:
             self.table.nprobe = n_probe
             return np.asarray(self.table.search(self.vectors.take(self.queries[block]), n_found)[1])
         queries = self.take_queries(block)
-        read = np.unique(self.nearest_lists(queries, n_probe))
+        read = np.unique(find_nearest(queries, self.centroids, n_probe, by_product=True)[1])
         parts = [slice(self.starts[number], self.starts[number + 1]) for number in read]
         table = np.concatenate([self.table[part] for part in parts])
         n_near = min(n_found, len(table))
@@ -481,28 +478,6 @@ class Lists:
             _, place = find_nearest(queries[some], table, n_near, by_product=True)
             found[some, :n_near] = rows[place]
         return found
-
-
-def _fill_index(vectors: Vectors, kmeans: Any) -> tuple[Any, np.ndarray]:
-    """Return FAISS's inverted lists around trained centroids, and the list of every row."""
-    import faiss
-
-    metric = faiss.METRIC_INNER_PRODUCT if vectors.by_product else faiss.METRIC_L2
-    index: Any = faiss.IndexIVFFlat(kmeans.index, kmeans.d, kmeans.k, metric)
-    index.is_trained = True
-    home = np.empty(vectors.n_samples, np.int64)
-    for start, chunk in vectors.chunks(_CHUNK_ROWS):
-        part = home[start : start + len(chunk)]
-        part[:] = kmeans.index.search(chunk, 1)[1].reshape(-1)
-        library_arrays = faiss.swig_ptr(chunk), None, faiss.swig_ptr(part)
-        index.add_core(len(chunk), *library_arrays)
-    return index, home
-
-
-def _sort_by_list(home: np.ndarray, n_lists: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row numbers list by list, and where each list starts."""
-    rows = np.argsort(home, kind="stable")
-    return rows, np.searchsorted(home[rows], np.arange(n_lists + 1))
 
 
 def _with_norm(vectors: np.ndarray, by_product: bool) -> np.ndarray:
@@ -550,7 +525,7 @@ def tune_probe(
     together = lists.n_together
     for number, start in enumerate(position // together * together):
         block = lists.take_queries(slice(start, start + together))
-        near = lists.nearest_lists(block, lists.most_read)
+        near = find_nearest(block, lists.centroids, lists.most_read, by_product=True)[1]
         for place in reversed(range(lists.most_read)):
             first_read[number, near[:, place]] = place
     rank = np.where(kept, np.take_along_axis(first_read, home[true], 1), lists.most_read)

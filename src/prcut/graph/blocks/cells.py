@@ -114,7 +114,5 @@ def _kmeans(rows: np.ndarray, n_cells: int, seed: int) -> np.ndarray:
 def _nearest(centroids: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
     import faiss
 
-    index = faiss.IndexFlatL2(centroids.shape[1])
-    index.add(centroids)
-    cells: np.ndarray = index.search(rows, count)[1]
+    cells: np.ndarray = faiss.knn(rows, centroids, count)[1]
     return cells
