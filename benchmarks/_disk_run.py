@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness.usage import MeasuredEngine, Usage, peak_memory
 
 from prcut.fit.config import FitConfig
-from prcut.graph.blocks.join import open_joined
+from prcut.graph.blocks.read import open_joined
 from prcut.numerics.objective import ClusterCost
 from prcut.runs.labels import RowLabels, assign_parquet
 from prcut.runs.run import fit_run

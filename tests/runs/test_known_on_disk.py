@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 from prcut.errors import InvalidInputError
 from prcut.fit.config import FitConfig
 from prcut.fit.known import Known
-from prcut.graph.blocks.join import open_joined
+from prcut.graph.blocks.read import open_joined
 from prcut.runs.explain import explain_run
 from prcut.runs.folder import RunResult
 from prcut.runs.labels import RowLabels, read_score

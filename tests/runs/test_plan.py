@@ -9,7 +9,7 @@ import pytest
 from benchmarks.harness.usage import MeasuredEngine
 
 from prcut.graph.blocks.build import BlockConfig, build_blocks
-from prcut.graph.blocks.join import join_blocks, save_joined
+from prcut.graph.blocks.read import join_blocks, save_joined
 from prcut.graph.neighbors import find_nearest, find_neighbors
 from prcut.runs.plan import (
     COMPARISONS,

@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from prcut.fit.config import FitConfig
-from prcut.graph.blocks.join import open_joined
+from prcut.graph.blocks.read import open_joined
 from prcut.runs.labels import RowLabels, read_score
 from prcut.runs.run import fit_run
 from prcut.runtime.engine import LocalEngine, Task

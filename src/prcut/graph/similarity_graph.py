@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -28,8 +27,6 @@ from prcut.runtime.folder import Folder, check_format, parsing, whole_number
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-Symmetrize = Literal["either", "mean"]
 
 # allowed ‖W − Wᵀ‖ relative to the largest weight: rounding of float32
 _SYMMETRY_TOLERANCE = 1e-6
@@ -104,7 +101,7 @@ class SimilarityGraph:
         neighbors: ArrayLike,
         similarity: ArrayLike | None = None,
         *,
-        symmetrize: Symmetrize = "either",
+        symmetrize: Literal["either", "mean"] = "either",
     ) -> SimilarityGraph:
         """Make a graph from lists of neighbours: row i is linked to ``neighbors[i]``.
 
@@ -179,9 +176,8 @@ class SimilarityGraph:
                 f"same-label similarity would store {n_entries:,} entries, more than "
                 f"{_MAX_LABEL_ENTRIES:,}; take fewer rows per class."
             )
-        member = csr_array(
-            (np.ones(len(rows), np.float32), (rows, classes)), shape=(len(labels), len(count))
-        )
+        entries = np.ones(len(rows), np.float32), (rows, classes)
+        member = csr_array(entries, shape=(len(labels), len(count)))
         return cls.from_scipy(member @ member.T)
 
     @property
@@ -213,10 +209,6 @@ class SimilarityGraph:
     def n_components(self) -> int:
         """Number of connected components; rows without edges are one each."""
         return int(self.components.max()) + 1 if self.n_samples else 0
-
-    def to(self, device: torch.device | str) -> SimilarityGraph:
-        """Copy the graph to another device."""
-        return SimilarityGraph(self.weight.to(device))
 
     def to_scipy(self) -> csr_array:
         """Return the weights as a SciPy array, which shares their memory on the CPU."""
@@ -272,18 +264,14 @@ def save_graph(
 def load_graph(path: str | Path | Folder, *, verify: bool = True) -> SimilarityGraph:
     """Load a graph that :func:`save_graph` saved; on a local disk it is mapped into memory.
 
-    Parameters
-    ----------
-    path : str, path or Folder
-    verify : bool
-        Compare the files with their checksums and check the arrays, which reads them twice.
+    ``verify`` compares the files with their checksums and checks the arrays, and so reads them.
     """
     folder = path if isinstance(path, Folder) else Folder(path)
     record = folder.read_record(GRAPH_RECORD)
     if record is None:
         raise InvalidInputError(
             f"{folder.path} holds no finished graph (no valid {GRAPH_RECORD}); make one by "
-            "save_graph or `prcut graph`."
+            "save_graph."
         )
     with parsing(f"{folder.path}/{GRAPH_RECORD}"):
         found, n_samples = whole_number(record["format"]), whole_number(record["n_samples"])

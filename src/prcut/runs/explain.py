@@ -10,7 +10,7 @@ import numpy as np
 
 from prcut.errors import InvalidInputError
 from prcut.fit.known import Known
-from prcut.graph.blocks.join import open_joined
+from prcut.graph.blocks.read import open_joined
 from prcut.graph.similarity_graph import load_graph
 from prcut.runs.labels import RowLabels
 from prcut.runs.update import FinishedRun

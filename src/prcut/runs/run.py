@@ -37,14 +37,14 @@ from prcut.fit.fit import fit_rows
 from prcut.fit.known import Known, fraction_limits, search_known, warn_of_sizes
 from prcut.fit.outliers import MAX_EXEMPLARS, Exemplars
 from prcut.graph.blocks.build import BlockConfig, build_blocks
-from prcut.graph.blocks.join import (
+from prcut.graph.blocks.read import (
     JOINED_RECORD,
+    Blocks,
     join_blocks,
     needs_features,
     open_joined,
     save_joined,
 )
-from prcut.graph.blocks.read import Blocks
 from prcut.graph.rows import MEASURED_ROWS, divide_columns
 from prcut.graph.similarity_graph import GRAPH_RECORD, load_graph, save_graph
 from prcut.runs.folder import (

@@ -147,10 +147,9 @@ def build_blocks(
     ----------
     data : array, path or URI of a .npy file, a Parquet file or a folder of them, or Source
         See :func:`prcut.runtime.sources.open_source`, also for ``column``. It is streamed; memory
-        holds 16 MB of it, or one block.
+        holds one block.
     path : str or path
         A folder of its own, local or a URI of any pyarrow filesystem.
-    config : BlockConfig
     engine : Engine, optional
         Where tasks run; by default in this process.
     on_progress : callable, optional
@@ -311,18 +310,17 @@ def _gather_block(
     number: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Collect a block's rows and find the neighbours of its anchors."""
+    """Write a block, unless it is finished."""
     block = job.folder / _name(number)
     if not block.is_sealed("block.json", job.key):
-        arrays, content = _make_block(job, packing, layout[number], number)
-        block.seal("block.json", arrays, {"key": job.key, **content})
+        _make_block(job, block, packing, layout[number], number)
     advance(int(block.read_json("block.json")["n_core"]))
 
 
 def _make_block(
-    job: _Job, packing: Packing | None, slices: list[_Slice], number: int
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays of a block, and its record."""
+    job: _Job, block: Folder, packing: Packing | None, slices: list[_Slice], number: int
+) -> None:
+    """Collect a block's rows and find the neighbours of its anchors."""
     config, n_samples, cell = job.config, job.source.n_samples, slices[0][0] // job.config.halo
     ranks = [gather(job.exchange, job.n_ranges, ["rows", "features"], *one) for one in slices]
     n_core = len(ranks[0]["rows"])
@@ -358,10 +356,11 @@ def _make_block(
         arrays["kept.npy"] = kept.astype(np.int32)
         arrays["features.npy"] = features[kept].astype(job.source.dtype, copy=False)
     content = {
+        "key": job.key,
         "cell": cell,
         "n_core": n_core,
         "n_halo": len(features) - n_core,
         "n_anchors": len(anchors),
         "recall": round(float(recall), 4),
     }
-    return arrays, content
+    block.seal("block.json", arrays, content)

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from prcut.errors import InvalidInputError
 from prcut.fit.clusters import score_labels
 from prcut.fit.config import FitConfig
-from prcut.graph.blocks.join import open_joined
+from prcut.graph.blocks.read import open_joined
 from prcut.graph.similarity_graph import GRAPH_RECORD, SimilarityGraph, load_graph
 from prcut.numerics.certificate import SpectralBound, spectral_lower_bound
 from prcut.numerics.cuts import cluster_links
