@@ -163,9 +163,6 @@ def _check_values(features: np.ndarray | csr_array) -> tuple[np.ndarray, float]:
     return column_sum / max(n_samples, 1), total / max(n_samples, 1)
 
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 # rows of the sample that the features are measured on
 MEASURED_ROWS = 2**16
 # columns stand in units of their own where the variance is that of fewer than so many, and of less
@@ -203,15 +200,14 @@ def column_scales(features: Any, seed: int = 0) -> np.ndarray | None:
 
 
 def divide_columns(rows: Any, scales: Any) -> Any:
-    """Return rows in the units of :func:`column_scales`; the same rows where there are none."""
+    """Return rows in the units of :func:`column_scales`; the same rows if ``scales`` is None."""
     return rows if scales is None else np.asarray(rows) / np.asarray(scales, np.float32)
 
 
 def far_origin(rows: Any, seed: int = 0) -> np.ndarray | None:
     """Return a float32 row near float64 rows that lie so far from 0 that float32 blurs them.
 
-    None where float32 holds the rows, and for sparse rows. It is to be subtracted in float64:
-    see :func:`subtract_origin`.
+    None where float32 holds the rows, and for sparse rows. See :func:`subtract_origin`.
 
     >>> rows = np.random.default_rng(0).normal(size=(100, 2))
     >>> far_origin(rows) is None, far_origin(rows + 1e9)
@@ -229,7 +225,7 @@ def far_origin(rows: Any, seed: int = 0) -> np.ndarray | None:
 
 
 def subtract_origin(rows: Any, origin: np.ndarray | None) -> Any:
-    """Return rows minus a :func:`far_origin`, in float64; the same rows where there is none."""
+    """Return rows minus a :func:`far_origin`, in float64; the same rows if it is None."""
     return rows if origin is None else np.asarray(rows) - origin.astype(np.float64)
 
 

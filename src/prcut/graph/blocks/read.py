@@ -17,15 +17,17 @@ the features of a large data set exceed memory, its graph does not, as an entry 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.graph.build import Similarity, edge_similarity
 from prcut.graph.neighbors import Metric, Neighbors
 from prcut.runtime.folder import Folder, finite_number, parsing, whole_number
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 BLOCKS_FORMAT = 2
 JOINED_RECORD = "graph.json"
@@ -123,6 +125,8 @@ class Block(NamedTuple):
         (A + Aᵀ)/2, where A holds these links. The either-or kernel would need the neighbours of
         both ends, so "binary" equals "mean" here.
         """
+        from scipy.sparse import csr_array
+
         ends = self.anchors.astype(np.int64), self.neighbors.astype(np.int64)
         found = Neighbors(*ends, np.asarray(self.distances), metric=self.metric)
         weight = edge_similarity(found, similarity, features=self.features)
@@ -185,7 +189,7 @@ def join_blocks(
     indices, weight = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
     place = indptr[:-1].copy()
     for block, links in _links(blocks, similarity):
-        for directed in (links, csr_array(links.T)):
+        for directed in (links, links.T.tocsr()):
             _write_entries(directed, node_of[block.rows], place, indices, weight)
         if advance is not None:
             advance(block.n_core)
@@ -240,6 +244,8 @@ def _merge_repeats(
     indptr: np.ndarray, indices: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort the entries of every node and add up those of one edge, in place."""
+    from scipy.sparse import csr_array
+
     n_nodes, n_kept = len(indptr) - 1, 0
     merged = np.empty_like(indptr)
     merged[0] = start = 0
