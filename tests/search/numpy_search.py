@@ -148,11 +148,11 @@ def improve(
 
     def run_pass() -> None:
         links, held = np.eye(k)[labels].T @ dense, np.bincount(labels, sizes, k)
-        is_free, target = np.ones(len(sizes), dtype=bool), np.zeros(len(sizes), dtype=np.int64)
+        is_free = np.ones(len(sizes), dtype=bool)
         made: list[tuple[int, int]] = []
         change = lowest = n_kept = 0
-        before, touched = outside(held), [*range(k)]
-        while True:
+        before = outside(held)
+        while len(made) - n_kept <= patience:
             cuts = np.bincount(labels, degree - links[labels, nodes], k)
             costs, after = cost(cuts, held), held[:, None] + sizes
             enter = cost(cuts[:, None] + degree - 2 * links, after) - costs[:, None] + paid.T
@@ -162,14 +162,13 @@ def improve(
             leave = cost(cuts[labels] - degree + 2 * own_links, left) - costs[labels]
             leave -= paid[nodes, labels]
             leave[~is_free | (left <= least_size)] = np.inf
-            # of clusters of equal price a fragment keeps its target, if no move touched that
-            stale = np.flatnonzero(np.isin(target, touched))
-            target[stale] = enter[:, stale].argmin(0)
-            for cluster in touched:
-                target[enter[cluster] < enter[target, nodes]] = cluster
-            if len(made) - n_kept > patience:
-                break
-            price, to = enter[target, nodes] + leave, target
+            # among many clusters a fragment enters those that it has an edge to, or pays less in
+            # than elsewhere, and the smallest and the largest
+            may_enter = (links > 0) | (paid.T < paid.max(1))
+            may_enter[[held.argmin(), held.argmax()]] = True
+            may_enter |= k <= 32
+            target = np.where(may_enter, enter, np.inf).argmin(0)
+            price, to = np.where(may_enter[target, nodes], enter[target, nodes], np.inf) + leave, target
             over = np.flatnonzero(held > most + rounding)
             under = np.flatnonzero(held < least - rounding)
             if len(over):

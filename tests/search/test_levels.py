@@ -6,8 +6,9 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from prcut.graph.build import build_graph
+from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.search.fragments import CoarseGraph, as_coarse
-from prcut.search.levels import contract_levels, search_levels
+from prcut.search.levels import contract_levels, merge_levels
 from prcut.search.partition import find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Problem
@@ -39,9 +40,8 @@ def test_levels_keep_all_weight_and_sizes(blobs: tuple[CoarseGraph, np.ndarray])
 def test_the_objective_is_that_of_the_full_search(blobs: tuple[CoarseGraph, np.ndarray]) -> None:
     graph, labels = blobs
     full = find_partition(graph, N_CLUSTERS)
-    whole = search_levels(graph, N_CLUSTERS)
-    assert np.array_equal(whole.labels, full.labels)  # few rows are not contracted
-    found = search_levels(
+    assert len(contract_levels(graph, N_CLUSTERS).graphs) == 1  # few rows are not contracted
+    found = find_partition(
         graph, N_CLUSTERS, levels=contract_levels(graph, N_CLUSTERS, most_nodes=400)
     )
     assert found.objective <= 1.01 * full.objective
@@ -49,7 +49,7 @@ def test_the_objective_is_that_of_the_full_search(blobs: tuple[CoarseGraph, np.n
     assert found.objective == scored.objective
     assert adjusted_rand_score(labels, found.labels) > 0.9
     assert all(len(start) == N_ROWS for start in found.starts)
-    again = search_levels(
+    again = find_partition(
         graph, N_CLUSTERS, n_jobs=2, levels=contract_levels(graph, N_CLUSTERS, most_nodes=400)
     )
     assert np.array_equal(found.labels, again.labels)
@@ -62,7 +62,7 @@ def test_weights_in_single_precision_find_the_same(
     for dtype in (np.float32, np.float64):
         graph = CoarseGraph.of_rows(blobs[0].links.astype(dtype))
         levels = contract_levels(graph, N_CLUSTERS, most_nodes=400)
-        found.append(search_levels(graph, N_CLUSTERS, levels=levels).labels)
+        found.append(find_partition(graph, N_CLUSTERS, levels=levels).labels)
     assert np.array_equal(*found)
 
 
@@ -74,6 +74,31 @@ def test_what_is_known_holds_on_every_level(blobs: tuple[CoarseGraph, np.ndarray
     preferred[known], price[known] = labels[known], np.inf
     prices = Prices(preferred, price)
     levels = contract_levels(graph, N_CLUSTERS, prices=prices, most_nodes=400)
-    found = search_levels(graph, N_CLUSTERS, prices=prices, levels=levels)
+    found = find_partition(graph, N_CLUSTERS, prices=prices, levels=levels)
     assert np.array_equal(found.labels[known], labels[known])
     assert (found.labels == labels).mean() > 0.9
+
+
+@pytest.mark.parametrize("n_clusters", [2, 40, 700])
+def test_groups_merge_to_as_many_clusters_as_are_wanted(
+    blobs: tuple[CoarseGraph, np.ndarray], n_clusters: int
+) -> None:
+    problem = Problem.of(blobs[0], n_clusters, 0.3)
+    found = merge_levels(problem, np.random.default_rng(0))
+    assert len(np.unique(found.labels)) == n_clusters
+    assert problem.refine(found.labels).objective >= found.objective - 1e-9  # no row would move
+
+
+@pytest.mark.parametrize("kind", ["star", "copies"])
+def test_graphs_with_hubs_are_contracted_in_few_levels(kind: str) -> None:
+    n_rows = 4000
+    if kind == "star":
+        neighbors = np.zeros((n_rows, 1), np.int64)
+        neighbors[0] = 1
+    else:  # most rows find the same few
+        neighbors = np.tile(np.arange(15), (n_rows, 1))
+        neighbors[:15] = np.arange(100, 115)
+    graph = as_coarse(SimilarityGraph.from_neighbors(neighbors))
+    levels = contract_levels(graph, 2, most_nodes=200)
+    assert len(levels.graphs) <= 6
+    assert len(levels.graphs[-1].sizes) <= 400

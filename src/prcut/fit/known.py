@@ -20,7 +20,8 @@ from prcut.runtime.progress import StepLog
 from prcut.runtime.sources import Source
 from prcut.search.balance import Resampled
 from prcut.search.fragments import CoarseGraph, as_coarse, compact_csr, contract
-from prcut.search.levels import contract_levels, search_levels
+from prcut.search.levels import contract_levels
+from prcut.search.partition import find_partition
 from prcut.search.limits import Limits, limit_sizes
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
@@ -389,7 +390,7 @@ def search_known(
         if prices.preferred is not None and (prices.preferred >= 0).all():
             given.append(prices.preferred)
         search = partial(
-            search_levels,
+            find_partition,
             coarse,
             n_clusters,
             prices=priced,

@@ -11,8 +11,8 @@ from prcut.graph.blocks.build import anchor_fraction
 from prcut.graph.neighbors import pair_work
 from prcut.runtime.device import readable_bytes
 from prcut.search.fragments import choose_n_fragments
-from prcut.search.levels import COARSEST, MOST_NODES, NEAR, NODES_PER_CLUSTER
-from prcut.search.many import MANY_CLUSTERS
+from prcut.search.levels import COARSEST, MOST_NODES, NODES_PER_CLUSTER
+MANY_CLUSTERS=512
 
 # rates of one core, measured on a server of 2024; multiplications and additions of matrices
 _FLOPS = 3e10
@@ -134,7 +134,7 @@ def plan_stages(work: Workload) -> list[StageCost]:
     searched = coarsest + choose_n_fragments(coarsest, k) * k / 2
     searched = _MANY_NODES * coarsest if is_many else searched
     # the coarsest level may have a few more nodes than are wanted
-    searched_memory = min(nodes, NEAR * coarsest) * (_MANY_BYTES if is_many else _FEW_BYTES)
+    searched_memory = min(nodes, 2 * coarsest) * (_MANY_BYTES if is_many else _FEW_BYTES)
     searched_memory += entries * _SEARCHED_ENTRY + nodes * _SEARCHED_NODE
     read_tasks = max(1, round(rows / _READ_BYTES))
     model = _HIDDEN * (d + k)

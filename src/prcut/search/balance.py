@@ -19,8 +19,8 @@ from scipy.special import entr
 from prcut.graph.similarity_graph import SimilarityGraph
 from prcut.numerics.matching import adjusted_rand, shared_beyond_chance
 from prcut.runtime.engine import map_threads
-from prcut.search.fragments import CoarseGraph, as_coarse, split_rows
-from prcut.search.many import MANY_CLUSTERS, group_many, start_many
+from prcut.search.fragments import CoarseGraph, as_coarse
+from prcut.search.levels import merge_levels
 from prcut.search.prices import Prices
 from prcut.search.problem import Problem
 
@@ -42,10 +42,6 @@ _EVEN = 0.9
 _COLLAPSED = 0.5
 # unless partitions agree this well: then the clusters are far apart, and really so unequal
 _CERTAIN = 0.95
-# random labellings that each search improves, and the most of them times clusters: with many
-# clusters nothing random comes near the result of merging
-_N_RANDOM = 3
-_MAX_RANDOM_CLUSTERS = 240
 # an edge whose draw rounds to nothing keeps this fraction of a typical weight, since graphs store
 # no zeros
 _LEAST_DRAW = 1e-9
@@ -134,13 +130,7 @@ def search_resampled(
     """Resample the edges, and return the labels that a search with every weight finds."""
     own = resample_edges(graph, rng)
     problems = [Problem.of(own, n_clusters, weight, prices) for weight in weights]
-    if n_clusters > MANY_CLUSTERS and prices is None:
-        groups = group_many(own, n_clusters, rng)
-        return [start_many(one.between(groups), rng).labels[groups] for one in problems]
-    fragments = problems[0].separate_fixed(split_rows(own, n_clusters, rng))
-    n_random = min(_N_RANDOM, _MAX_RANDOM_CLUSTERS // n_clusters)
-    optima = [one.find_optima(fragments, rng, n_random)[0] for one in problems]
-    return [one.refine(labels).labels for one, labels in zip(problems, optima, strict=True)]
+    return [merge_levels(one, rng).labels for one in problems]
 
 
 def resample_edges(graph: CoarseGraph, rng: np.random.Generator) -> CoarseGraph:

@@ -25,6 +25,8 @@ GROUP_SIZE = 8
 # least: with fewer, fragments become ragged
 _MANY_GROUPS, _GROUPS_PER_FRAGMENT = 2**14, 4
 _GROUP_ROUNDS = 5
+# fraction of rows that are left alone from which they are joined: fewer do not stop the contraction
+_MANY_SINGLE = 0.25
 # nodes that are visited in one random order; of more, those of a window: some megabytes with edges
 _ONE_WINDOW, _WINDOW = 2**18, 2**14
 # weights of a large graph that are converted at a time: 64 MB
@@ -55,17 +57,6 @@ def find_fragments(weight: csr_array, n_fragments: int, rng: np.random.Generator
     return np.unique(fragments[groups], return_inverse=True)[1].reshape(-1)
 
 
-def split_rows(graph: CoarseGraph, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
-    """Assign every row to one of the fragments that are searched for so many clusters."""
-    n_rows = len(graph.sizes)
-    fragments = find_fragments(graph.links, choose_n_fragments(n_rows, n_clusters), rng)
-    n_splits = 1
-    while fragments.max() + 1 < n_clusters:  # smoothed noise does not distinguish enough rows
-        n_splits *= 2
-        fragments = overlay(fragments, np.arange(n_rows) % n_splits)
-    return fragments
-
-
 def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.ndarray:
     """Group up to ``most`` rows each that are closely linked, numbered from 0.
 
@@ -75,11 +66,39 @@ def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.nd
     groups = np.arange(weight.shape[0])
     order = _draw_order(len(groups), rng)
     kernels.call("propagate", weight, order, most, _GROUP_ROUNDS, groups)
+    groups = _join_single(weight, groups, most)
     # groups bear the numbers of rows, so they are counted without sorting
     is_used = np.zeros(len(groups), dtype=bool)
     is_used[groups] = True
     numbers: np.ndarray = (np.cumsum(is_used) - 1)[groups]
     return numbers
+
+
+def _join_single(weight: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
+    """Group rows that are alone, since their neighbours' groups are full, by a neighbour they share.
+
+    Otherwise all leaves of a star but a few would stay alone on every level.
+    """
+    alone = np.flatnonzero((np.bincount(groups, minlength=len(groups))[groups] == 1))
+    alone = alone[np.diff(weight.indptr)[alone] > 0]
+    if len(alone) < _MANY_SINGLE * len(groups):
+        return groups
+    links = take_rows(weight, alone)
+    heaviest = links.indices[links.indptr[:-1] + _first_largest(links)]
+    order = np.lexsort((alone, groups[heaviest]))
+    shared = groups[heaviest[order]]
+    rank = np.arange(len(order)) - np.searchsorted(shared, shared)
+    first = order[np.flatnonzero(rank % most == 0)]
+    joined = groups.copy()
+    joined[alone[order]] = alone[first[np.cumsum(rank % most == 0) - 1]]
+    return joined
+
+
+def _first_largest(links: csr_array) -> np.ndarray:
+    """Return the position of the largest entry in every row, none of which is empty."""
+    rows = np.repeat(np.arange(links.shape[0]), np.diff(links.indptr))
+    order = np.lexsort((np.arange(links.nnz), -links.data, rows))
+    return np.asarray(order[links.indptr[:-1]] - links.indptr[:-1])
 
 
 def _draw_order(n_nodes: int, rng: np.random.Generator) -> np.ndarray:

@@ -333,116 +333,208 @@ EXPORT i64 merge_linked(const Graph *graph, double *sizes, i64 k, const Cost *co
 
 /* ---- moves.py: passes of moves, after Fiduccia and Mattheyses ---------------------------------- */
 
-/* a partition of fragments, with the price of every move */
+/* clusters among which a fragment may enter any */
+#define FEW_CLUSTERS 32
+
+/* a partition of fragments. Among many clusters, a fragment may enter those that it has edges to, those
+   that it pays less in than elsewhere, the smallest and the largest. Links to a cluster are summed from
+   the edges of its fragments when they are needed: no table of fragments and clusters is kept */
 typedef struct {
-    i64 n, k;
     const Graph *graph;
     const double *node_sizes;
     Cost cost;
-    double *degree, *links, *enter;  /* links of every cluster (k, n); prices to enter it (n, k) */
-    const double *paid;              /* by every fragment in every cluster (n, k), or NULL */
-    double least_size, most_size;    /* of a cluster while moves are tried */
-    double least, most, rounding;    /* of a cluster where moves end, or as far outside as before */
-    double *leave, *entry, *cuts, *sizes;
-    i64 *target, *labels, *made, *from;
-    unsigned char *is_free;
+    i64 n, k;
+    const double *paid;            /* by every fragment in every cluster (n, k), or NULL */
+    double least_size, most_size;  /* of a cluster while moves are tried */
+    double least, most, rounding;  /* of a cluster where moves end, or as far outside as before */
+    double *degree, *leave, *entry, *dearest, *link, *cuts, *sizes, *link_to;
+    i64 *target, *labels, *made, *from, *near;
+    i64 *head, *next, *previous;   /* fragments of every cluster, as lists */
+    unsigned char *is_free, *is_near, *is_stale;
     double objective;
 } Moves;
 
-/* links, cuts, sizes and the objective, from the labels */
+static void enlist(Moves *m, i64 i, i64 cluster)
+{
+    m->previous[i] = -1, m->next[i] = m->head[cluster];
+    if (m->head[cluster] >= 0)
+        m->previous[m->head[cluster]] = i;
+    m->head[cluster] = i;
+}
+
+static void unlist(Moves *m, i64 i, i64 cluster)
+{
+    if (m->previous[i] >= 0)
+        m->next[m->previous[i]] = m->next[i];
+    else
+        m->head[cluster] = m->next[i];
+    if (m->next[i] >= 0)
+        m->previous[m->next[i]] = m->previous[i];
+}
+
+/* lists, cuts, sizes and the objective, from the labels */
 static void count(Moves *m)
 {
-    i64 n = m->n, k = m->k;
     const Graph *graph = m->graph;
-    memset(m->links, 0, (size_t)(n * k) * sizeof(double));
-    memset(m->cuts, 0, (size_t)k * sizeof(double));
-    memset(m->sizes, 0, (size_t)k * sizeof(double));
-    for (i64 i = 0; i < n; i++) {
-        double *links = m->links + m->labels[i] * n;
+    for (i64 c = 0; c < m->k; c++)
+        m->cuts[c] = m->sizes[c] = 0, m->head[c] = -1;
+    m->objective = m->cost.factor * log((double)m->k);
+    for (i64 i = m->n - 1; i >= 0; i--) {
+        i64 own = m->labels[i];
+        enlist(m, i, own);
+        m->sizes[own] += m->node_sizes[i];
         for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
-            links[graph->indices[e]] += weight_of(graph, e);
-        m->sizes[m->labels[i]] += m->node_sizes[i];
+            if (m->labels[graph->indices[e]] != own)
+                m->cuts[own] += weight_of(graph, e);
+        if (m->paid)
+            m->objective += m->paid[i * m->k + own];
     }
-    for (i64 i = 0; i < n; i++)
-        m->cuts[m->labels[i]] += m->degree[i] - m->links[m->labels[i] * n + i];
-    m->objective = m->cost.factor * log((double)k);
-    for (i64 c = 0; c < k; c++)
+    for (i64 c = 0; c < m->k; c++)
         if (m->sizes[c] > 0)
             m->objective += cost_of(&m->cost, m->cuts[c], m->sizes[c]);
-    for (i64 i = 0; m->paid && i < n; i++)
-        m->objective += m->paid[i * k + m->labels[i]];
 }
 
-/* prices of entering these clusters, and for their own fragments of leaving them. A pass touches the
-   first and the last, or all of them */
-static void price(Moves *m, const i64 *clusters, i64 n_clusters)
+/* what the objective rises by when a fragment with so much weight to a cluster enters it */
+static inline double price_entry(const Moves *m, i64 i, i64 c, double link, double cost)
 {
-    i64 n = m->n, k = m->k;
-    i64 first = clusters[0], last = clusters[n_clusters - 1];
-    const double *sizes = m->node_sizes;
-    for (i64 a = 0; a < n_clusters; a++) {
-        i64 c = clusters[a];
-        double cut = m->cuts[c], size = m->sizes[c];
-        double cost = size > 0 ? cost_of(&m->cost, cut, size) : 0;
-        const double *links = m->links + c * n;
-        for (i64 i = 0; i < n; i++) {
-            if (!m->is_free[i])
-                continue;
-            if (m->labels[i] != c) {
-                m->enter[i * k + c] =
-                    cost_of(&m->cost, cut + m->degree[i] - 2 * links[i], size + sizes[i]) - cost;
-                if (m->paid)
-                    m->enter[i * k + c] += m->paid[i * k + c];
-                if (size + sizes[i] > m->most_size)
-                    m->enter[i * k + c] = INFINITY;
-                continue;
-            }
-            double left = size - sizes[i];
-            m->leave[i] = INFINITY;
-            if (left > m->least_size)
-                m->leave[i] = cost_of(&m->cost, cut - m->degree[i] + 2 * links[i], left) - cost
-                              - (m->paid ? m->paid[i * k + c] : 0);
-            m->enter[i * k + c] = INFINITY;
+    double size = m->sizes[c] + m->node_sizes[i];
+    if (size > m->most_size)
+        return INFINITY;
+    double price = cost_of(&m->cost, m->cuts[c] + m->degree[i] - 2 * link, size) - cost;
+    return m->paid ? price + m->paid[i * m->k + c] : price;
+}
+
+/* and when it leaves its own */
+static inline double price_leaving(const Moves *m, i64 i, double link, double cost)
+{
+    i64 own = m->labels[i];
+    double left = m->sizes[own] - m->node_sizes[i];
+    if (left <= m->least_size)
+        return INFINITY;
+    double price = cost_of(&m->cost, m->cuts[own] - m->degree[i] + 2 * link, left) - cost;
+    return m->paid ? price - m->paid[i * m->k + own] : price;
+}
+
+static inline double cost_of_cluster(const Moves *m, i64 c)
+{
+    return m->sizes[c] > 0 ? cost_of(&m->cost, m->cuts[c], m->sizes[c]) : 0;
+}
+
+/* whether a fragment may enter a cluster that it has no edge to: any of few, since parts of a cluster
+   that share no edge must change places now and then; among many this costs too much */
+static inline int may_enter(const Moves *m, i64 i, i64 c)
+{
+    return m->k <= FEW_CLUSTERS || (m->paid && m->paid[i * m->k + c] < m->dearest[i]);
+}
+
+static inline void compare(Moves *m, i64 i, i64 c, double price)
+{
+    if (price < m->entry[i] || (price == m->entry[i] && c < m->target[i]))
+        m->entry[i] = price, m->target[i] = c;
+}
+
+/* prices a fragment in all clusters that it may enter */
+static void price(Moves *m, i64 i)
+{
+    const Graph *graph = m->graph;
+    i64 own = m->labels[i], n_near = 0;
+    double *link = m->link;
+    for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++) {
+        i64 c = m->labels[graph->indices[e]];
+        if (link[c] == 0)
+            m->near[n_near++] = c;
+        link[c] += weight_of(graph, e);
+    }
+    m->leave[i] = price_leaving(m, i, link[own], cost_of_cluster(m, own));
+    m->entry[i] = INFINITY, m->target[i] = m->k;
+    for (i64 c = 0; (m->paid || m->k <= FEW_CLUSTERS) && c < m->k; c++)
+        if (c != own && link[c] == 0 && may_enter(m, i, c))
+            compare(m, i, c, price_entry(m, i, c, 0, cost_of_cluster(m, c)));
+    for (i64 b = 0; b < n_near; b++) {
+        i64 c = m->near[b];
+        if (c != own)
+            compare(m, i, c, price_entry(m, i, c, link[c], cost_of_cluster(m, c)));
+    }
+    for (i64 b = 0; b < n_near; b++)
+        link[m->near[b]] = 0;
+}
+
+/* sums the links of all fragments to a cluster; lists the fragments that are linked to it or in it */
+static i64 sum_links(Moves *m, i64 cluster)
+{
+    const Graph *graph = m->graph;
+    i64 n_near = 0;
+    for (i64 a = m->head[cluster]; a >= 0; a = m->next[a]) {
+        if (!m->is_near[a])
+            m->is_near[a] = 1, m->near[n_near++] = a;
+        for (i64 e = graph->indptr[a]; e < graph->indptr[a + 1]; e++) {
+            i64 i = graph->indices[e];
+            if (!m->is_near[i])
+                m->is_near[i] = 1, m->near[n_near++] = i;
+            m->link_to[i] += weight_of(graph, e);
         }
     }
-    /* prices of other clusters have not changed: only fragments whose cheapest cluster was one of
-       these compare all clusters again */
-    for (i64 i = 0; i < n; i++) {
+    for (i64 i = 0; (m->paid || m->k <= FEW_CLUSTERS) && i < m->n; i++)
+        if (!m->is_near[i] && may_enter(m, i, cluster))
+            m->is_near[i] = 1, m->near[n_near++] = i;
+    return n_near;
+}
+
+static void forget_links(Moves *m, i64 n_near)
+{
+    for (i64 b = 0; b < n_near; b++)
+        m->is_near[m->near[b]] = 0, m->link_to[m->near[b]] = 0;
+}
+
+/* prices a cluster that has changed for the free fragments that are in it or may enter it */
+static void price_cluster(Moves *m, i64 c)
+{
+    double cost = cost_of_cluster(m, c);
+    i64 n_near = sum_links(m, c);
+    for (i64 b = 0; b < n_near; b++) {
+        i64 i = m->near[b];
         if (!m->is_free[i])
             continue;
-        const double *enter = m->enter + i * k;
-        i64 target = m->target[i];
-        if (target == first || target == last) {
-            target = 0;
-            for (i64 c = 1; c < k; c++)
-                if (enter[c] < enter[target])
-                    target = c;
-        } else {
-            if (enter[first] < m->entry[i])
-                target = first;
-            if (enter[last] < enter[target])
-                target = last;
+        if (m->labels[i] == c) {
+            m->leave[i] = price_leaving(m, i, m->link_to[i], cost);
+            continue;
         }
-        m->target[i] = target, m->entry[i] = enter[target];
+        double entry = price_entry(m, i, c, m->link_to[i], cost);
+        if (m->target[i] == c && entry > m->entry[i])
+            m->is_stale[i] = 1;  /* another cluster may be cheaper now */
+        else if (m->target[i] == c)
+            m->entry[i] = entry;
+        else
+            compare(m, i, c, entry);
     }
+    forget_links(m, n_near);
 }
 
-/* moves a fragment, and its links with it */
 static void move(Moves *m, i64 fragment, i64 before, i64 after)
 {
-    i64 n = m->n;
-    double degree = m->degree[fragment];
-    double *left = m->links + before * n, *entered = m->links + after * n;
     const Graph *graph = m->graph;
-    m->cuts[before] += 2 * left[fragment] - degree;
-    m->cuts[after] += degree - 2 * entered[fragment];
+    double to_before = 0, to_after = 0, degree = m->degree[fragment];
+    m->is_free[fragment] = 0;
+    for (i64 e = graph->indptr[fragment]; e < graph->indptr[fragment + 1]; e++) {
+        i64 i = graph->indices[e];
+        to_before += m->labels[i] == before ? weight_of(graph, e) : 0;
+        to_after += m->labels[i] == after ? weight_of(graph, e) : 0;
+        if (m->target[i] == before)  /* this may have been its last edge there */
+            m->is_stale[i] = 1;
+    }
+    m->cuts[before] += 2 * to_before - degree;
+    m->cuts[after] += degree - 2 * to_after;
     m->sizes[before] -= m->node_sizes[fragment];
     m->sizes[after] += m->node_sizes[fragment];
-    for (i64 e = graph->indptr[fragment]; e < graph->indptr[fragment + 1]; e++) {
-        left[graph->indices[e]] -= weight_of(graph, e);
-        entered[graph->indices[e]] += weight_of(graph, e);
-    }
+    unlist(m, fragment, before), enlist(m, fragment, after);
     m->labels[fragment] = after;
+    price_cluster(m, before), price_cluster(m, after);
+    for (i64 i = 0; i < m->n; i++)
+        if (m->is_stale[i]) {
+            m->is_stale[i] = 0;
+            if (m->is_free[i])
+                price(m, i);
+        }
 }
 
 /* by how much a size lies outside its limits */
@@ -454,42 +546,67 @@ static double excess(const Moves *m, i64 cluster)
 
 /* moves every fragment at most once, the cheapest move first even if it costs, until `patience` moves
    have found no new minimum; then undoes the moves after the minimum */
-static void run_pass(Moves *m, double patience, const i64 *all_clusters)
+static void run_pass(Moves *m, double patience)
 {
     i64 n = m->n, n_made = 0, n_kept = 0;
     double change = 0, least = 0, outside = 0;  /* outside: compared with before the pass */
+    int is_bounded = m->most < INFINITY || m->least > 0;
     memset(m->is_free, 1, (size_t)n);
-    memset(m->target, 0, (size_t)n * sizeof *m->target); /* the first price compares all clusters */
-    price(m, all_clusters, m->k);
+    for (i64 i = 0; i < n; i++)
+        price(m, i);
     while ((double)(n_made - n_kept) <= patience) {
         /* a cluster that is too large gives next, or one too small takes, until all are within */
         i64 best = -1, after = -1, over = -1, under = -1;
         double lowest = INFINITY;
-        for (i64 c = 0; c < m->k; c++)
+        for (i64 c = 0; is_bounded && c < m->k; c++)
             if (m->sizes[c] > m->most + m->rounding)
                 over = c;
             else if (m->sizes[c] < m->least - m->rounding)
                 under = c;
-        for (i64 i = 0; i < n; i++) {
-            if (!m->is_free[i] || (over >= 0 && m->labels[i] != over))
-                continue;
-            i64 to = over < 0 && under >= 0 ? under : m->target[i];
-            double change_by = m->enter[i * m->k + to] + m->leave[i];
-            if (change_by < lowest)
-                lowest = change_by, best = i, after = to;
+        if (over < 0 && under >= 0) {
+            i64 n_near = sum_links(m, under);
+            double cost = cost_of_cluster(m, under);
+            for (i64 i = 0; i < n; i++) {
+                if (!m->is_free[i] || m->labels[i] == under)
+                    continue;
+                double change_by = price_entry(m, i, under, m->link_to[i], cost) + m->leave[i];
+                if (change_by < lowest)
+                    lowest = change_by, best = i, after = under;
+            }
+            forget_links(m, n_near);
+        } else {
+            /* parts of different clusters may share no edge, so all may enter the smallest cluster and
+               the largest: a fragment with edges to one of these has a lower price for it already */
+            i64 open[2] = {0, 0};
+            for (i64 c = 1; c < m->k; c++) {
+                open[0] = m->sizes[c] < m->sizes[open[0]] ? c : open[0];
+                open[1] = m->sizes[c] > m->sizes[open[1]] ? c : open[1];
+            }
+            double costs[2] = {cost_of_cluster(m, open[0]), cost_of_cluster(m, open[1])};
+            for (i64 i = 0; i < n; i++) {
+                if (!m->is_free[i] || (over >= 0 && m->labels[i] != over))
+                    continue;
+                i64 to = m->target[i];
+                double entry = m->entry[i];
+                for (int b = 0; b < 2; b++) {
+                    double price = m->labels[i] == open[b] ? INFINITY : price_entry(m, i, open[b], 0, costs[b]);
+                    if (price < entry)
+                        entry = price, to = open[b];
+                }
+                if (entry + m->leave[i] < lowest)
+                    lowest = entry + m->leave[i], best = i, after = to;
+            }
         }
         if (best < 0)
             break;
-        i64 touched[2] = {m->labels[best], after};
+        i64 before = m->labels[best];
         change += lowest;
-        outside -= excess(m, touched[0]) + excess(m, touched[1]);
-        move(m, best, touched[0], touched[1]);
-        outside += excess(m, touched[0]) + excess(m, touched[1]);
-        m->is_free[best] = 0;
-        m->made[n_made] = best, m->from[n_made++] = touched[0];
+        outside -= excess(m, before) + excess(m, after);
+        move(m, best, before, after);
+        outside += excess(m, before) + excess(m, after);
+        m->made[n_made] = best, m->from[n_made++] = before;
         if (change < least - 1e-15 && outside <= m->rounding)
             least = change, n_kept = n_made;
-        price(m, touched, 2);
     }
     while (n_made-- > n_kept)
         m->labels[m->made[n_made]] = m->from[n_made];
@@ -503,12 +620,12 @@ EXPORT i64 improve(const Graph *graph, const double *sizes, i64 k, const Cost *c
                    const double *paid, double least, double most, double slack, double patience,
                    double least_gain, i64 *labels, double *objective)
 {
-    i64 n = graph->n;
-    double *scratch = malloc((size_t)(2 * n * k + 3 * n + 2 * k) * sizeof *scratch);
-    i64 *numbers = malloc((size_t)(3 * n + k) * sizeof *numbers);
-    unsigned char *is_free = malloc((size_t)n);
-    if (!scratch || !numbers || !is_free) {
-        free(scratch), free(numbers), free(is_free);
+    i64 n = graph->n, n_near = n > k ? n : k;
+    double *scratch = calloc((size_t)(5 * n + 3 * k), sizeof *scratch);
+    i64 *numbers = malloc((size_t)(5 * n + k + n_near) * sizeof *numbers);
+    unsigned char *flags = calloc((size_t)(3 * n), 1);
+    if (!scratch || !numbers || !flags) {
+        free(scratch), free(numbers), free(flags);
         return -1;
     }
     Moves m = {.n = n, .k = k, .graph = graph, .node_sizes = sizes, .cost = *cost, .paid = paid};
@@ -519,26 +636,25 @@ EXPORT i64 improve(const Graph *graph, const double *sizes, i64 k, const Cost *c
     m.least = least, m.most = most, m.rounding = 1e-9 * cost->n_samples;
     m.least_size = fmax(m.least_size, least - slack - m.rounding);
     m.most_size = most + slack + m.rounding;
-    m.links = scratch, m.enter = m.links + n * k, m.degree = m.enter + n * k;
-    m.leave = m.degree + n, m.entry = m.leave + n, m.cuts = m.entry + n, m.sizes = m.cuts + k;
-    m.target = numbers, m.made = numbers + n, m.from = numbers + 2 * n, m.labels = labels;
-    m.is_free = is_free;
-    i64 *all_clusters = numbers + 3 * n;
-    for (i64 c = 0; c < k; c++)
-        all_clusters[c] = c;
+    m.degree = scratch, m.leave = scratch + n, m.entry = scratch + 2 * n, m.dearest = scratch + 3 * n;
+    m.link_to = scratch + 4 * n, m.cuts = scratch + 5 * n, m.sizes = m.cuts + k, m.link = m.sizes + k;
+    m.target = numbers, m.made = numbers + n, m.from = numbers + 2 * n, m.next = numbers + 3 * n;
+    m.previous = numbers + 4 * n, m.head = numbers + 5 * n, m.near = m.head + k, m.labels = labels;
+    m.is_free = flags, m.is_near = flags + n, m.is_stale = flags + 2 * n;
     for (i64 i = 0; i < n; i++) {
-        m.degree[i] = 0;
         for (i64 e = graph->indptr[i]; e < graph->indptr[i + 1]; e++)
             m.degree[i] += weight_of(graph, e);
+        for (i64 c = 0; paid && c < k; c++)
+            m.dearest[i] = fmax(m.dearest[i], paid[i * k + c]);
     }
     count(&m);
     double lowest;
     do {
         lowest = m.objective;
-        run_pass(&m, patience, all_clusters);
+        run_pass(&m, patience);
     } while (m.objective < lowest - least_gain * fabs(lowest));
     *objective = m.objective;
-    free(scratch), free(numbers), free(is_free);
+    free(scratch), free(numbers), free(flags);
     return 0;
 }
 

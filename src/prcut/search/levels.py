@@ -1,42 +1,36 @@
-"""The search of a graph of any size: contract it level by level, search the coarsest, move nodes.
+"""Coarser levels of a graph: contract it step by step, and move nodes on the way back.
 
-The graph fits in memory wherever it comes from. The search that finds the best partition takes
-about a hundred passes over the edges, which is too long for millions of rows, so there it works on
-groups of rows that are closely linked. On the way back single groups, and last single rows, move.
+A graph fits in memory wherever it comes from. A search of millions of rows takes too long, so there
+groups of rows that are closely linked are searched. Every search begins in this way too: groups of
+groups merge to the clusters, and then groups move, level by level, and last single rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from prcut.runtime.progress import StepLog
-from prcut.search.balance import N_RESAMPLES, Resampled
-from prcut.search.fragments import (
-    GROUP_SIZE,
-    CoarseGraph,
-    contract,
-    find_groups,
-    overlay,
-)
-from prcut.search.partition import find_partition
+from prcut.search.fragments import GROUP_SIZE, CoarseGraph, contract, find_groups, overlay
+from prcut.search.merge import merge_linked
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
-from prcut.search.sweep import cluster_sums, sweep
 
 MOST_NODES = 2**18
 """Nodes of a graph that is searched as it is."""
 COARSEST = 2**16
-"""Nodes of the coarsest level: their search takes less than a minute."""
+"""Nodes of the coarsest level of a larger graph: their search takes less than a minute."""
 NODES_PER_CLUSTER = 32
-"""Nodes of the coarsest level for every cluster, at least: in fewer groups, clusters mix."""
-NEAR = 1.5
-"""A level of so many times the nodes that are wanted is not contracted again."""
-# nodes of a level over those of the level below, at most: else nothing is left to group
+"""Nodes of that level for every cluster, at least: in fewer groups, clusters mix."""
+# nodes of a level over those of the level below, at most: otherwise contracting gains nothing
 _LEAST_FALL = 0.75
-# sweeps over a level: the first few make nearly all moves
+# groups of a cluster when they are merged: merges of fewer, larger groups follow the graph at large
+_MERGED_GROUPS = 2
+# fractions of the balance that merges count: with all of it, groups merge that share no edge
+_FRACTIONS = 0.1, 0.0
+# nodes of a level up to which groups also move uphill: on more, it takes too many passes
+_MOST_IMPROVED = 2**11
+# sweeps over a level of a large graph: the first few make nearly all moves
 _N_SWEEPS = 10
 
 
@@ -48,7 +42,7 @@ class Levels(NamedTuple):
     graphs : list of CoarseGraph
         The coarsest is last.
     groups : list of int64 arrays
-        The group of every node, of all graphs but the last.
+        The group of every node, for all graphs but the last.
     prices : list of Prices or None
         Prices of the nodes of every graph.
     """
@@ -74,6 +68,14 @@ class Levels(NamedTuple):
             labels = cluster[first]
         return labels
 
+    def refine(self, labels: np.ndarray, n_clusters: int, balance_weight: float) -> Partition:
+        """Move single nodes of every level, from the labels of the coarsest to the first graph."""
+        for graph, groups, prices in reversed([*zip(self.graphs, self.groups, self.prices)]):
+            problem = Problem.of(graph, n_clusters, balance_weight, prices)
+            partition = problem.refine(labels[groups], _N_SWEEPS)
+            labels = partition.labels
+        return partition
+
 
 def contract_levels(
     graph: CoarseGraph,
@@ -92,26 +94,44 @@ def contract_levels(
     >>> len(levels.graphs), levels.graphs[-1].total == levels.graphs[0].total
     (1, True)
     """
-    levels, rng = Levels([graph], [], [prices]), np.random.default_rng([seed, 8])
-    least = NODES_PER_CLUSTER * n_clusters
-    wanted = max(least, min(COARSEST, most_nodes))
+    rng, least = np.random.default_rng([seed, 8]), NODES_PER_CLUSTER * n_clusters
     if len(graph.sizes) <= max(most_nodes, least):
-        return levels
-    while (n_nodes := len(graph.sizes)) > NEAR * wanted:
-        size = min(GROUP_SIZE, -(-n_nodes // wanted))
-        groups = find_groups(graph.links, size, rng)
-        if prices is not None:
-            groups = _separate(Problem.of(graph, n_clusters, 0.0, prices), groups)
-        n_groups = int(groups.max()) + 1
-        if not least <= n_groups < _LEAST_FALL * n_nodes:
+        return Levels([graph], [], [prices])
+    return _contract(Problem.of(graph, n_clusters, 0.0, prices), max(least, min(COARSEST, most_nodes)), rng)
+
+
+def merge_levels(problem: Problem, rng: np.random.Generator) -> Partition:
+    """Merge groups of groups to the clusters, then move groups, level by level, and single rows."""
+    cost = problem.cost
+    levels = _contract(problem, _MERGED_GROUPS * cost.n_clusters, rng)
+    coarsest = problem._replace(graph=levels.graphs[-1], prices=levels.prices[-1])
+    merged = (
+        merge_linked(coarsest.graph, cost._replace(factor=fraction * cost.factor))
+        for fraction in _FRACTIONS
+    )
+    labels = min((coarsest.improve(one) for one in merged), key=lambda one: one.objective).labels
+    finer = zip(levels.graphs[:-1], levels.groups, levels.prices[:-1], strict=True)
+    for graph, groups, prices in reversed([*finer]):
+        level = problem._replace(graph=graph, prices=prices)
+        is_small = len(groups) <= _MOST_IMPROVED
+        labels = (level.improve if is_small else level.refine)(labels[groups]).labels
+    return problem.score(labels)
+
+
+def _contract(problem: Problem, wanted: int, rng: np.random.Generator) -> Levels:
+    """Contract a graph until it has fewer than twice the nodes that are wanted, and no fewer."""
+    levels = Levels([problem.graph], [], [problem.prices])
+    while (size := min(GROUP_SIZE, len(problem.graph.sizes) // wanted)) > 1:
+        graph, prices = problem.graph, problem.prices
+        groups = _separate(problem, find_groups(graph.links, size, rng))
+        if groups.max() + 1 > _LEAST_FALL * len(groups):
             break
         coarse = contract(graph.links, groups, sizes=graph.sizes)
-        inner = graph.total - coarse.total
-        graph = coarse._replace(inner=inner, edge_weight=graph.edge_weight)
-        prices = None if prices is None else prices.of_groups(groups)
-        levels.graphs.append(graph)
+        coarse = coarse._replace(inner=graph.total - coarse.total, edge_weight=graph.edge_weight)
+        problem = Problem(coarse, problem.cost, None if prices is None else prices.of_groups(groups))
+        levels.graphs.append(coarse)
         levels.groups.append(groups)
-        levels.prices.append(prices)
+        levels.prices.append(problem.prices)
     return levels
 
 
@@ -123,68 +143,3 @@ def _separate(problem: Problem, groups: np.ndarray) -> np.ndarray:
         return groups
     nodes = np.arange(len(groups))
     return overlay(groups, np.where(np.diff(apart.indptr) > 0, nodes + 1, 0))
-
-
-def search_levels(
-    graph: CoarseGraph,
-    n_clusters: int,
-    *,
-    balance_weight: float | None = None,
-    n_init: int = N_RESAMPLES,
-    seed: int = 0,
-    resampled: Resampled | None = None,
-    starts: Sequence[np.ndarray] = (),
-    n_jobs: int = 1,
-    log: StepLog | None = None,
-    prices: Prices | None = None,
-    levels: Levels | None = None,
-    keep_starts: bool = True,
-) -> Partition:
-    """Search for the partition of a graph of any size with the lowest objective.
-
-    Parameters are those of :func:`prcut.search.partition.find_partition`, which searches the
-    coarsest of the ``levels``, by default those of :func:`contract_levels`. ``resampled`` holds
-    labels of the nodes of the coarsest, ``starts`` those of the nodes of the graph. Without
-    ``keep_starts`` the partition has none: of 100 million rows they take three gigabytes.
-    """
-    log = StepLog() if log is None else log
-    if levels is None:
-        levels = contract_levels(graph, n_clusters, seed=seed, prices=prices)
-    if levels.groups:
-        log(f"contracted to {len(levels.graphs[-1].sizes):,} groups")
-    top = levels.graphs[-1]
-    partition = find_partition(
-        top._replace(links=top.links.astype(np.float64, copy=False)),
-        n_clusters,
-        balance_weight=balance_weight,
-        n_init=n_init,
-        seed=seed,
-        resampled=resampled,
-        starts=[levels.of_groups(labels, n_clusters) for labels in starts],
-        n_jobs=n_jobs,
-        log=log,
-        prices=levels.prices[-1],
-    )
-    if not levels.groups:
-        return partition
-    labels = partition.labels
-    finer = zip(levels.graphs[:-1], levels.groups, levels.prices[:-1], strict=True)
-    for level, groups, prices_of_level in reversed([*finer]):
-        problem = Problem.of(level, n_clusters, partition.balance_weight, prices_of_level)
-        labels = _move(problem, labels[groups])
-        log(f"moved {len(labels):,} groups")
-    scored = problem.score(labels)
-    log("moved rows", scored.objective)
-    starts = partition.starts if keep_starts else ()
-    of_rows = tuple(levels.of_nodes(labels) for labels in starts)
-    return partition._replace(labels=labels, objective=scored.objective, starts=of_rows)
-
-
-def _move(problem: Problem, labels: np.ndarray) -> np.ndarray:
-    """Move single nodes as long as the objective falls."""
-    graph, cost, prices = problem
-    if prices is not None:
-        labels = prices.fix(labels)
-    return sweep(
-        graph, labels, cost, cluster_sums(graph, labels, cost.n_clusters), _N_SWEEPS, prices
-    )

@@ -190,7 +190,7 @@ def _move_groups(
         heaviest = coarse.sizes[may_move].max()
         joined = np.where(may_move[groups], groups, len(of_groups) + labels)
         groups = problem.separate_fixed(np.unique(joined, return_inverse=True)[1].reshape(-1))
-    return problem.improve(groups, labels, (limits.least, limits.most, heaviest))
+    return problem.improve_groups(groups, labels, (limits.least, limits.most, heaviest))
 
 
 class Moves(NamedTuple):

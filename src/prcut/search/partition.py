@@ -29,7 +29,7 @@ from prcut.search.fragments import (
     overlay,
 )
 from prcut.search.hierarchy import merge_further
-from prcut.search.many import MANY_CLUSTERS, combine_many, move_groups
+from prcut.search.levels import Levels, contract_levels
 from prcut.search.merge import MergeTree
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
@@ -66,10 +66,13 @@ def find_partition(
     n_jobs: int = 1,
     log: StepLog | None = None,
     prices: Prices | None = None,
+    levels: Levels | None = None,
+    keep_starts: bool = True,
 ) -> Partition:
     """Search for the partition of the rows with the lowest objective.
 
-    The edges are resampled four times. Searches of every resample with strong and with weak balance
+    A graph of more than 262,144 rows is contracted first, and groups of rows are searched. The
+    edges are resampled four times. Searches of every resample with strong and with weak balance
     show which of them the graph supports: see :func:`prcut.search.balance.choose_balance`. The
     partitions found with it are refined on the graph itself. Rows that all of them keep together
     are fragments: the best clusters of these take from every start what it found best. Last, small
@@ -87,7 +90,7 @@ def find_partition(
         that was chosen.
     seed : int
     resampled : Resampled, optional
-        Result of :func:`choose_balance` for the same graph, which is then not repeated.
+        Result of :func:`choose_balance` for the coarsest of the levels, which is then not repeated.
     starts : sequence of int64 arrays, shape (n_samples,)
         Labels found elsewhere, which are refined and join the starts.
     n_jobs : int
@@ -97,6 +100,10 @@ def find_partition(
     prices : Prices, optional
         Of the rows: they join the objective, and fixed rows keep their clusters. Limits of size
         hold only where the starts keep them: see :func:`prcut.search.limits.limit_sizes`.
+    levels : Levels, optional
+        Result of :func:`contract_levels`, which is then not repeated.
+    keep_starts : bool
+        Whether the result has the starts: for 100 million rows they take three gigabytes.
 
     Examples
     --------
@@ -105,7 +112,12 @@ def find_partition(
     True
     """
     log = StepLog() if log is None else log
-    coarse = as_coarse(graph)
+    if levels is None:
+        levels = contract_levels(as_coarse(graph), n_clusters, seed=seed, prices=prices)
+    if levels.groups:
+        log(f"contracted to {len(levels.graphs[-1].sizes):,} groups")
+    coarse, prices = levels.graphs[-1], levels.prices[-1]
+    coarse = coarse._replace(links=coarse.links.astype(np.float64, copy=False))
     if resampled is None:
         resampled = choose_balance(
             coarse,
@@ -124,7 +136,7 @@ def find_partition(
     partition = min(partitions, key=_objective)
     if partition.objective > _NOTHING_LEFT * (n_clusters - 1):
         for labels in starts:
-            partitions.append(problem.refine(labels))
+            partitions.append(problem.refine(levels.of_groups(labels, n_clusters)))
             log("given start", partitions[-1].objective)
         *more, rng = np.random.default_rng([seed, 1]).spawn(max(0, n_init - N_RESAMPLES) + 1)
         search = partial(search_resampled, coarse, n_clusters, (weight,), prices)
@@ -132,22 +144,20 @@ def find_partition(
             partitions.append(problem.refine(labels))
             log(f"start {number}/{n_init}", partitions[-1].objective)
         partition = min(partitions, key=_objective)
-        if n_clusters > MANY_CLUSTERS and prices is None:
-            partition = combine_many(problem, partitions, n_jobs)
-            log("combined starts", partition.objective)
-            partition = move_groups(problem, partition.labels, rng)
-        else:
-            partition = _combined(problem, partitions, rng, n_jobs)
-            log("combined starts", partition.objective)
-            n_cycles = 0 if len(coarse.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
-            find = partial(find_groups, coarse.links, GROUP_SIZE)
-            for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):
-                partition = min(partition, _improved(problem, groups, partition), key=_objective)
+        partition = _combined(problem, partitions, rng, n_jobs)
+        log("combined starts", partition.objective)
+        n_cycles = 0 if len(coarse.sizes) > _MAX_GROUPED_ROWS else _N_CYCLES if n_init else 1
+        find = partial(find_groups, coarse.links, GROUP_SIZE)
+        for groups in map_threads(find, rng.spawn(n_cycles), n_jobs):
+            partition = min(partition, _improved(problem, groups, partition), key=_objective)
         log("moved groups", partition.objective)
+    if levels.groups:
+        partition = levels.refine(partition.labels, n_clusters, weight)
+        log("moved rows", partition.objective)
     return partition._replace(
         agreement=resampled.agreement,
         balance_weight=float(weight),
-        starts=tuple(one.labels for one in partitions),
+        starts=tuple(levels.of_nodes(one.labels) for one in partitions if keep_starts),
     )
 
 
@@ -217,19 +227,19 @@ def _combined_once(
         fragments = overlay(best.labels, *(other.labels for other in partitions))
         # where partitions agree in nothing, what they keep together is next to nothing
         fragments = _keep_largest(fragments, best.labels, n_fragments)
-    if fragments.max() < n_clusters:
+    pieces = overlay(problem.separate_fixed(fragments), best.labels)
+    if pieces.max() < n_clusters:
         return best
     n_random = min(_N_RANDOM, _MAX_RANDOM_CLUSTERS // n_clusters)
     n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // n_clusters)
-    pieces = problem.separate_fixed(fragments)
-    other = problem.search(pieces, rng, n_random, n_shuffles, n_jobs)
+    other = problem.search(pieces, best.labels, rng, n_random, n_shuffles, n_jobs)
     return min(best, other, key=_objective)
 
 
 def _improved(problem: Problem, fragments: np.ndarray, partition: Partition) -> Partition:
     """Move intersections of fragments and clusters, then single rows."""
     fragments = _keep_largest(overlay(fragments, partition.labels), partition.labels)
-    return problem.improve(problem.separate_fixed(fragments), partition.labels)
+    return problem.improve_groups(problem.separate_fixed(fragments), partition.labels)
 
 
 def _keep_largest(

@@ -8,9 +8,9 @@ import numpy as np
 
 from prcut.numerics.objective import ClusterCost
 from prcut.search.fragments import CoarseGraph, contract, overlay
-from prcut.search.moves import UNBOUNDED, Bounds, find_optima, find_optimum, improve
+from prcut.search.moves import MOST_IMPROVED, UNBOUNDED, Bounds, find_optimum, improve
 from prcut.search.prices import Prices
-from prcut.search.sweep import cluster_sums, sweep
+from prcut.search.sweep import MAX_SWEEPS, cluster_sums, sweep
 
 
 class Partition(NamedTuple):
@@ -58,25 +58,23 @@ class Problem(NamedTuple):
     def search(
         self,
         fragments: np.ndarray,
+        labels: np.ndarray,
         rng: np.random.Generator,
         n_starts: int = 0,
         n_shuffles: int = 0,
         n_jobs: int = 1,
     ) -> Partition:
-        """Find the best clusters of whole fragments, then move single rows."""
-        tries = n_starts, n_shuffles, n_jobs, self._paid(fragments)
-        labels, _ = find_optimum(self.contract(fragments), self.cost, rng, *tries)
-        return self.refine(labels[fragments])
+        """Find the best clusters of whole fragments, then move single rows.
 
-    def find_optima(
-        self, fragments: np.ndarray, rng: np.random.Generator, n_starts: int, n_jobs: int = 1
-    ) -> list[np.ndarray]:
-        """Return labels of the rows that no moves of whole fragments improve, the lowest first."""
-        tries = n_starts, n_jobs, self._paid(fragments)
-        optima = find_optima(self.contract(fragments), self.cost, rng, *tries)
-        return [labels[fragments] for labels, _ in optima]
+        None of the fragments lies in two clusters of ``labels``, which are one of the starts.
+        """
+        of_fragments = np.zeros(int(fragments.max()) + 1, dtype=np.int64)
+        of_fragments[fragments] = labels
+        tries = n_starts, n_shuffles, n_jobs, self._paid(fragments), [of_fragments]
+        found, _ = find_optimum(self.contract(fragments), self.cost, rng, *tries)
+        return self.refine(found[fragments])
 
-    def improve(
+    def improve_groups(
         self, fragments: np.ndarray, labels: np.ndarray, bounds: Bounds = UNBOUNDED
     ) -> Partition:
         """Move fragments, none of which lies in two clusters, and then single rows."""
@@ -86,13 +84,21 @@ class Problem(NamedTuple):
         improved, _ = improve(between, of_fragments, self.cost, self._paid(fragments), bounds)
         return self.refine(improved[fragments])
 
-    def refine(self, labels: np.ndarray) -> Partition:
+    def improve(self, labels: np.ndarray) -> Partition:
+        """Move single nodes, also uphill where they are few enough for many passes."""
+        if len(labels) > MOST_IMPROVED:
+            return self.refine(labels)
+        nodes = np.arange(len(labels))
+        improved, _ = improve(self.graph, labels, self.cost, self._paid(nodes))
+        return self.refine(improved)
+
+    def refine(self, labels: np.ndarray, n_sweeps: int = MAX_SWEEPS) -> Partition:
         """Move single rows as long as the objective falls."""
         graph, cost, prices = self
         if prices is not None:
             labels = prices.fix(labels)
         sums = cluster_sums(graph, labels, cost.n_clusters)
-        return self.score(sweep(graph, labels, cost, sums, prices=prices))
+        return self.score(sweep(graph, labels, cost, sums, n_sweeps, prices))
 
     def score(self, labels: np.ndarray) -> Partition:
         """Return the labels with their objective and prices."""
@@ -106,10 +112,6 @@ class Problem(NamedTuple):
         if prices.preferred is None or prices.is_fixed is None or not prices.is_fixed.any():
             return fragments
         return overlay(fragments, np.where(prices.is_fixed, prices.preferred + 1, 0))
-
-    def between(self, fragments: np.ndarray) -> Problem:
-        """Return the same problem between fragments."""
-        return Problem(self.contract(fragments), self.cost)
 
     def contract(self, fragments: np.ndarray) -> CoarseGraph:
         """Return the graph between fragments."""

@@ -14,7 +14,7 @@ from prcut.search.prices import Prices
 
 # a smaller gain of a move is rounding
 _LEAST_GAIN = 1e-12
-_MAX_SWEEPS = 100
+MAX_SWEEPS = 100
 
 
 def sweep(
@@ -22,7 +22,7 @@ def sweep(
     labels: np.ndarray,
     cost: ClusterCost,
     sums: tuple[np.ndarray, np.ndarray],
-    n_sweeps: int = _MAX_SWEEPS,
+    n_sweeps: int = MAX_SWEEPS,
     prices: Prices | None = None,
 ) -> np.ndarray:
     """Move every node to the best cluster of a neighbour, in order, until none gains by a move.
