@@ -164,11 +164,14 @@ def improve(
             leave[~is_free | (left <= least_size)] = np.inf
             # among many clusters a fragment enters those that it has an edge to, or pays less in
             # than elsewhere, and the smallest and the largest
-            may_enter = (links > 0) | (paid.T < paid.max(1))
+            may_enter = (links > 0) | (paid.max(1) > paid.T)
             may_enter[[held.argmin(), held.argmax()]] = True
             may_enter |= k <= 32
             target = np.where(may_enter, enter, np.inf).argmin(0)
-            price, to = np.where(may_enter[target, nodes], enter[target, nodes], np.inf) + leave, target
+            price, to = (
+                np.where(may_enter[target, nodes], enter[target, nodes], np.inf) + leave,
+                target,
+            )
             over = np.flatnonzero(held > most + rounding)
             under = np.flatnonzero(held < least - rounding)
             if len(over):

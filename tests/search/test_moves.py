@@ -123,7 +123,7 @@ def test_search_finds_the_optimum_of_tiny_graphs(
         if labels[0] == 0 and len(set(labels)) == n_clusters
     )
     rng = np.random.default_rng(seed)
-    labels, objective = find_optimum(problem.coarse, problem.cost, rng, 20, 10)
+    labels, objective = find_optimum(problem.coarse, problem.cost, rng, n_starts=20, n_shuffles=10)
     assert objective == pytest.approx(optimum, abs=1e-10)
     assert problem.objective(labels) == pytest.approx(optimum, abs=1e-10)
 
@@ -131,7 +131,9 @@ def test_search_finds_the_optimum_of_tiny_graphs(
 @pytest.mark.parametrize("n_clusters", [1, 2, 3, 12])
 def test_search_with_few_clusters_or_as_many_as_fragments(n_clusters: int) -> None:
     problem = Problem(12, n_clusters, 0, 0.5, 1.0)
-    labels, objective = find_optimum(problem.coarse, problem.cost, np.random.default_rng(0), 3, 5)
+    labels, objective = find_optimum(
+        problem.coarse, problem.cost, np.random.default_rng(0), n_starts=3, n_shuffles=5
+    )
     assert sorted(set(labels.tolist())) == list(range(n_clusters))
     assert objective == pytest.approx(problem.objective(labels), abs=1e-10)
 
@@ -141,7 +143,9 @@ def test_same_generator_same_search_and_more_starts_find_no_worse() -> None:
 
     def found(n_starts: int, n_shuffles: int) -> tuple[np.ndarray, float]:
         rng = np.random.default_rng(0)
-        return find_optimum(problem.coarse, problem.cost, rng, n_starts, n_shuffles)
+        return find_optimum(
+            problem.coarse, problem.cost, rng, n_starts=n_starts, n_shuffles=n_shuffles
+        )
 
     np.testing.assert_array_equal(found(3, 5)[0], found(3, 5)[0])
     objectives = [found(n_starts, 0)[1] for n_starts in (0, 1, 4, 8)]

@@ -246,14 +246,14 @@ def test_what_all_starts_keep_together_moves_as_one(monkeypatch: pytest.MonkeyPa
 def test_starts_that_agree_in_nothing_are_combined_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
-    def watch(coarse: CoarseGraph, *rest: Any) -> Any:
+    def watch(coarse: CoarseGraph, *rest: Any, **options: Any) -> Any:
         sizes.append(len(coarse.sizes))
-        return find_optimum(coarse, *rest)
+        return find_optimum(coarse, *rest, **options)
 
     monkeypatch.setattr("prcut.search.problem.find_optimum", watch)
     find_partition(knn_graph(np.random.default_rng(0).normal(size=(2000, 12))), 12)
-    # all starts together, the best with each, and what came of that
-    assert 1 < len(sizes) <= 1 + 4 + 1
+    # four resamples with two weights; all starts together, the best with each, their results
+    assert 1 < len(sizes) <= 4 * 2 + 1 + 4 + 1
     assert max(sizes) <= choose_n_fragments(2000, 12) + 12
 
 

@@ -21,8 +21,8 @@ from prcut.runtime.sources import Source
 from prcut.search.balance import Resampled
 from prcut.search.fragments import CoarseGraph, as_coarse, compact_csr, contract
 from prcut.search.levels import contract_levels
-from prcut.search.partition import find_partition
 from prcut.search.limits import Limits, limit_sizes
+from prcut.search.partition import find_partition
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
 from prcut.training.assigner.network import Assigner

@@ -10,9 +10,7 @@ from prcut.errors import InvalidInputError
 from prcut.graph.blocks.build import anchor_fraction
 from prcut.graph.neighbors import pair_work
 from prcut.runtime.device import readable_bytes
-from prcut.search.fragments import choose_n_fragments
 from prcut.search.levels import COARSEST, MOST_NODES, NODES_PER_CLUSTER
-MANY_CLUSTERS=512
 
 # rates of one core, measured on a server of 2024; multiplications and additions of matrices
 _FLOPS = 3e10
@@ -27,14 +25,10 @@ _EDGE_SECONDS = 4e-7
 # passes of the join, and of the search
 _JOIN_PASSES = 2
 _SEARCH_PASSES = 3.5
-# seconds to search a node of the coarsest level, or a fragment of it in half a cluster
+# seconds to search a node of the coarsest level
 _NODE_SECONDS = 2e-4
-# a search for many clusters takes the time of so many nodes for each node
-_MANY_NODES = 2.5
-# bytes of a node in a search for many clusters, measured with 320,000 nodes
-_MANY_BYTES = 6_000
-# bytes of a node in any other search
-_FEW_BYTES = 2_400
+# bytes of a node in the search
+_NODE_BYTES = 2_400
 # of all edges found, those that a second row has found as well
 _MUTUAL = 0.35
 # links to a row count for so much: a few rows are near to many others
@@ -129,12 +123,8 @@ def plan_stages(work: Workload) -> list[StageCost]:
     joined_memory = 2 * found * _EDGE + n * _JOINED_ROW + nodes * _JOINED_NODE + _BLOCK
     least = NODES_PER_CLUSTER * k
     coarsest = int(nodes if nodes <= max(MOST_NODES, least) else max(COARSEST, least))
-    is_many = k > MANY_CLUSTERS
-    # fragments are tried in every cluster; many clusters are searched along the edges
-    searched = coarsest + choose_n_fragments(coarsest, k) * k / 2
-    searched = _MANY_NODES * coarsest if is_many else searched
-    # the coarsest level may have a few more nodes than are wanted
-    searched_memory = min(nodes, 2 * coarsest) * (_MANY_BYTES if is_many else _FEW_BYTES)
+    # the coarsest level may have up to twice the nodes that are wanted
+    searched_memory = min(nodes, 2 * coarsest) * _NODE_BYTES
     searched_memory += entries * _SEARCHED_ENTRY + nodes * _SEARCHED_NODE
     read_tasks = max(1, round(rows / _READ_BYTES))
     model = _HIDDEN * (d + k)
@@ -153,7 +143,7 @@ def plan_stages(work: Workload) -> list[StageCost]:
     add("gather", work.n_blocks, copied, found_bytes + lesson, block_memory, seconds)
     seconds = _JOIN_PASSES * found * _EDGE_SECONDS
     add("join", 1, 2 * found_bytes, graph, _PROCESS + joined_memory, seconds)
-    seconds = _SEARCH_PASSES * found * _EDGE_SECONDS + searched * _NODE_SECONDS
+    seconds = _SEARCH_PASSES * found * _EDGE_SECONDS + coarsest * _NODE_SECONDS
     add("search", 1, graph, 4 * n, _PROCESS + searched_memory, seconds)
     memory = _PROCESS + n * _JOINED_ROW + nodes * _ROW
     add("lesson", 1, lesson + 4 * n + nodes * _ROW, lesson, memory, 0.0)

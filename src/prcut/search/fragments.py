@@ -75,11 +75,11 @@ def find_groups(weight: csr_array, most: int, rng: np.random.Generator) -> np.nd
 
 
 def _join_single(weight: csr_array, groups: np.ndarray, most: int) -> np.ndarray:
-    """Group rows that are alone, since their neighbours' groups are full, by a neighbour they share.
+    """Group rows that are alone, as groups near them are full, by a neighbour that they share.
 
     Otherwise all leaves of a star but a few would stay alone on every level.
     """
-    alone = np.flatnonzero((np.bincount(groups, minlength=len(groups))[groups] == 1))
+    alone = np.flatnonzero(np.bincount(groups, minlength=len(groups))[groups] == 1)
     alone = alone[np.diff(weight.indptr)[alone] > 0]
     if len(alone) < _MANY_SINGLE * len(groups):
         return groups
@@ -89,7 +89,7 @@ def _join_single(weight: csr_array, groups: np.ndarray, most: int) -> np.ndarray
     shared = groups[heaviest[order]]
     rank = np.arange(len(order)) - np.searchsorted(shared, shared)
     first = order[np.flatnonzero(rank % most == 0)]
-    joined = groups.copy()
+    joined: np.ndarray = groups.copy()
     joined[alone[order]] = alone[first[np.cumsum(rank % most == 0) - 1]]
     return joined
 

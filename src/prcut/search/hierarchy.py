@@ -45,7 +45,7 @@ def _search_layer(
     if size == 1:
         return np.zeros(len(coarse.sizes), np.int64)
     cost = cost._replace(factor=balance_factor(_LAYER_BALANCE, size), n_clusters=size)
-    labels, _ = find_optimum(coarse, cost, rng, 0, 0)
+    labels, _ = find_optimum(coarse, cost, rng, n_starts=0, n_shuffles=0)
     return np.unique(labels, return_inverse=True)[1].reshape(-1)
 
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from prcut.search.fragments import GROUP_SIZE, CoarseGraph, contract, find_groups, overlay
-from prcut.search.merge import merge_linked
 from prcut.search.prices import Prices
 from prcut.search.problem import Partition, Problem
 
@@ -26,8 +25,6 @@ NODES_PER_CLUSTER = 32
 _LEAST_FALL = 0.75
 # groups of a cluster when they are merged: merges of fewer, larger groups follow the graph at large
 _MERGED_GROUPS = 2
-# fractions of the balance that merges count: with all of it, groups merge that share no edge
-_FRACTIONS = 0.1, 0.0
 # nodes of a level up to which groups also move uphill: on more, it takes too many passes
 _MOST_IMPROVED = 2**11
 # sweeps over a level of a large graph: the first few make nearly all moves
@@ -70,7 +67,8 @@ class Levels(NamedTuple):
 
     def refine(self, labels: np.ndarray, n_clusters: int, balance_weight: float) -> Partition:
         """Move single nodes of every level, from the labels of the coarsest to the first graph."""
-        for graph, groups, prices in reversed([*zip(self.graphs, self.groups, self.prices)]):
+        finer = zip(self.graphs[:-1], self.groups, self.prices[:-1], strict=True)
+        for graph, groups, prices in reversed([*finer]):
             problem = Problem.of(graph, n_clusters, balance_weight, prices)
             partition = problem.refine(labels[groups], _N_SWEEPS)
             labels = partition.labels
@@ -97,7 +95,9 @@ def contract_levels(
     rng, least = np.random.default_rng([seed, 8]), NODES_PER_CLUSTER * n_clusters
     if len(graph.sizes) <= max(most_nodes, least):
         return Levels([graph], [], [prices])
-    return _contract(Problem.of(graph, n_clusters, 0.0, prices), max(least, min(COARSEST, most_nodes)), rng)
+    return _contract(
+        Problem.of(graph, n_clusters, 0.0, prices), max(least, min(COARSEST, most_nodes)), rng
+    )
 
 
 def merge_levels(problem: Problem, rng: np.random.Generator) -> Partition:
@@ -105,11 +105,8 @@ def merge_levels(problem: Problem, rng: np.random.Generator) -> Partition:
     cost = problem.cost
     levels = _contract(problem, _MERGED_GROUPS * cost.n_clusters, rng)
     coarsest = problem._replace(graph=levels.graphs[-1], prices=levels.prices[-1])
-    merged = (
-        merge_linked(coarsest.graph, cost._replace(factor=fraction * cost.factor))
-        for fraction in _FRACTIONS
-    )
-    labels = min((coarsest.improve(one) for one in merged), key=lambda one: one.objective).labels
+    nodes = np.arange(len(coarsest.graph.sizes))
+    labels = coarsest.search(nodes, rng).labels
     finer = zip(levels.graphs[:-1], levels.groups, levels.prices[:-1], strict=True)
     for graph, groups, prices in reversed([*finer]):
         level = problem._replace(graph=graph, prices=prices)
@@ -128,7 +125,9 @@ def _contract(problem: Problem, wanted: int, rng: np.random.Generator) -> Levels
             break
         coarse = contract(graph.links, groups, sizes=graph.sizes)
         coarse = coarse._replace(inner=graph.total - coarse.total, edge_weight=graph.edge_weight)
-        problem = Problem(coarse, problem.cost, None if prices is None else prices.of_groups(groups))
+        problem = Problem(
+            coarse, problem.cost, None if prices is None else prices.of_groups(groups)
+        )
         levels.graphs.append(coarse)
         levels.groups.append(groups)
         levels.prices.append(problem.prices)

@@ -24,12 +24,19 @@ from prcut.search.sweep import cluster_sums, sweep
 _PATIENCE, _MAX_PATIENCE = 0.25, 300
 # fractions of the balance that merges count; the one that works best differs from graph to graph
 _FRACTIONS = 1.0, 0.3, 0.1, 0.0
+# random labellings that are improved where partitions are combined, and the most of them times
+# clusters: with many clusters nothing random comes near the result of merging
+_N_RANDOM = 16
+_MAX_RANDOM_CLUSTERS = 240
+# shuffles of a combined partition, and the most of them times clusters, since they are expensive
+_N_SHUFFLES = 30
+_MAX_SHUFFLED_CLUSTERS = 1000
 # shuffles of one partition that threads share, before the next are of what these found
 _SHUFFLED_AT_ONCE = 2
 # random starts that must reach the lowest objective before it is taken for the optimum
 _N_CONFIRMATIONS = 3
 # relative fall of the objective that is worth another pass
-_LEAST_FALL = 1e-3
+_LEAST_FALL = 1e-5
 # relative difference of objectives that is rounding
 _LEAST_GAIN = 1e-9
 MOST_IMPROVED = 2**13
@@ -74,8 +81,9 @@ def find_optimum(
     coarse: CoarseGraph,
     cost: ClusterCost,
     rng: np.random.Generator,
-    n_starts: int,
-    n_shuffles: int,
+    *,
+    n_starts: int | None = None,
+    n_shuffles: int | None = None,
     n_jobs: int = 1,
     paid: np.ndarray | None = None,
     given: Sequence[np.ndarray] = (),
@@ -88,6 +96,10 @@ def find_optimum(
     :func:`improve`.
     """
     n_clusters = cost.n_clusters
+    if n_starts is None:
+        n_starts = min(_N_RANDOM, _MAX_RANDOM_CLUSTERS // n_clusters)
+    if n_shuffles is None:
+        n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // n_clusters)
     improved = partial(improve, coarse, cost=cost, paid=paid)
     merged = map_threads(partial(_merge, coarse, cost), _FRACTIONS, n_jobs)
     lowest = min(map_threads(improved, [*given, *merged], n_jobs), key=_objective)

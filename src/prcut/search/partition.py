@@ -36,13 +36,6 @@ from prcut.search.problem import Partition, Problem
 
 _objective = attrgetter("objective")
 
-# random labellings that are improved where partitions are combined, and the most of them times
-# clusters: with many clusters nothing random comes near the result of merging
-_N_RANDOM = 16
-_MAX_RANDOM_CLUSTERS = 240
-# shuffles of a combined partition, and the most of them times clusters, since they are expensive
-_N_SHUFFLES = 30
-_MAX_SHUFFLED_CLUSTERS = 1000
 # fewest resamples: the agreement of a single partition says nothing
 _MIN_RESAMPLES = 2
 # rounds in which groups of rows move, and the number of rows of which most groups are considered
@@ -230,9 +223,7 @@ def _combined_once(
     pieces = overlay(problem.separate_fixed(fragments), best.labels)
     if pieces.max() < n_clusters:
         return best
-    n_random = min(_N_RANDOM, _MAX_RANDOM_CLUSTERS // n_clusters)
-    n_shuffles = min(_N_SHUFFLES, _MAX_SHUFFLED_CLUSTERS // n_clusters)
-    other = problem.search(pieces, best.labels, rng, n_random, n_shuffles, n_jobs)
+    other = problem.search(pieces, rng, best.labels, n_jobs)
     return min(best, other, key=_objective)
 
 

@@ -58,20 +58,20 @@ class Problem(NamedTuple):
     def search(
         self,
         fragments: np.ndarray,
-        labels: np.ndarray,
         rng: np.random.Generator,
-        n_starts: int = 0,
-        n_shuffles: int = 0,
+        labels: np.ndarray | None = None,
         n_jobs: int = 1,
     ) -> Partition:
         """Find the best clusters of whole fragments, then move single rows.
 
-        None of the fragments lies in two clusters of ``labels``, which are one of the starts.
+        None of the fragments lies in two clusters of ``labels``, which join the starts.
         """
-        of_fragments = np.zeros(int(fragments.max()) + 1, dtype=np.int64)
-        of_fragments[fragments] = labels
-        tries = n_starts, n_shuffles, n_jobs, self._paid(fragments), [of_fragments]
-        found, _ = find_optimum(self.contract(fragments), self.cost, rng, *tries)
+        given = []
+        if labels is not None:
+            given.append(np.zeros(int(fragments.max()) + 1, dtype=np.int64))
+            given[0][fragments] = labels
+        coarse, paid = self.contract(fragments), self._paid(fragments)
+        found, _ = find_optimum(coarse, self.cost, rng, n_jobs=n_jobs, paid=paid, given=given)
         return self.refine(found[fragments])
 
     def improve_groups(
