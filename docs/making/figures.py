@@ -116,11 +116,11 @@ def why_ratio_cut(palette: Palette) -> Figure:
     figure = Figure(figsize=(7.4, 2.7), layout="constrained")
     for axes, (title, in_second) in zip(figure.subplots(1, 2), partitions.items(), strict=True):
         labels = torch.from_numpy(in_second.astype(np.int64))
-        edges = graph.edges
-        is_cut = labels[edges.source] != labels[edges.target]
+        source, target, _ = graph.edges
+        is_cut = labels[source] != labels[target]
         n_cut = int(is_cut.sum()) // 2
         value = ratio_cut(graph.weight, labels, 2).item()
-        _draw_edges(axes, rows, edges, palette, is_cut.numpy())
+        _draw_edges(axes, rows, graph.edges, palette, is_cut.numpy())
         colors = np.array(palette.series)[labels.numpy()]
         axes.scatter(*rows.T, s=26, c=colors, zorder=3, linewidths=0)
         sizes = np.bincount(labels.numpy())
@@ -135,7 +135,8 @@ def why_ratio_cut(palette: Palette) -> Figure:
 def _draw_edges(
     axes: Any, rows: np.ndarray, edges: Any, palette: Palette, is_strong: Any = None
 ) -> None:
-    ends = rows[np.stack([edges.source, edges.target], axis=1)]
+    source, target, _ = edges
+    ends = rows[np.stack([source, target], axis=1)]
     strong = np.zeros(len(ends), dtype=bool) if is_strong is None else is_strong
     axes.add_collection(LineCollection(ends[~strong], colors=palette.faint, lw=0.7, zorder=1))
     axes.add_collection(LineCollection(ends[strong], colors=palette.series[5], lw=1.8, zorder=2))
