@@ -383,19 +383,28 @@ _MARKERS = "o<sD^vPX"
 
 def peers(palette: Palette) -> Figure:
     """Accuracy against time, a panel per data set."""
-    figure = Figure(figsize=(9.2, 5.4), layout="constrained")
-    panels = figure.subplots(2, 4)
+    figure = Figure(figsize=(9.2, 6.4), layout="constrained")
+    panels = figure.subplots(2, 4, sharex=True, sharey=True)
     for axes, (dataset, points) in zip(panels.flat, peer_points().items(), strict=True):
         for method, (seconds, acc) in points.items():
             if method not in SHOWN and not method.startswith("prcut"):
                 axes.scatter(seconds, acc, s=14, color=palette.faint, linewidths=0)
         for number, method in reversed(list(enumerate(SHOWN))):
             if method in points:
-                size = 75 if method == "prcut" else 30
                 color, marker = palette.series[number], _MARKERS[number]
-                axes.scatter(
-                    *points[method], s=size, color=color, marker=marker, linewidths=0, zorder=3
-                )
+                if method == "prcut":  # a ring, which covers no other method
+                    axes.scatter(
+                        *points[method],
+                        s=90,
+                        color="none",
+                        edgecolors=color,
+                        linewidths=2,
+                        zorder=4,
+                    )
+                else:
+                    axes.scatter(
+                        *points[method], s=40, color=color, marker=marker, linewidths=0, zorder=3
+                    )
         # the three efforts
         efforts = [points[name] for name in ("prcut_fast", "prcut", "prcut_best") if name in points]
         axes.plot(*zip(*efforts, strict=True), color=palette.series[0], lw=1, marker=".", zorder=2)
@@ -406,24 +415,25 @@ def peers(palette: Palette) -> Figure:
         axes.set_ylim(0, 1)
         axes.grid(color=palette.faint, lw=0.5, alpha=0.5)
         axes.set_axisbelow(True)
-        axes.tick_params(length=0, labelsize=8)
-        axes.set_title(TITLES[dataset], fontsize=9)
-    figure.supxlabel("seconds, graph included (one thread)", fontsize=9, color=palette.muted)
-    figure.supylabel("accuracy (Hungarian)", fontsize=9, color=palette.muted)
+        axes.tick_params(length=0, labelsize=10)
+        axes.set_title(TITLES[dataset].replace(", ", "\n"), fontsize=11)
+    figure.supxlabel("seconds, graph included (one thread)", fontsize=11, color=palette.muted)
+    figure.supylabel("accuracy (Hungarian matching)", fontsize=11, color=palette.muted)
     handles = [
         mpl.lines.Line2D([], [], ls="", marker=_MARKERS[n], color=palette.series[n], label=name)
         for n, name in enumerate(SHOWN.values())
     ]
+    handles[0].set(markersize=9, markerfacecolor="none", markeredgewidth=2)
     handles.append(
         mpl.lines.Line2D([], [], ls="", marker="o", ms=4, color=palette.faint, label="other peers")
     )
     figure.legend(
         handles=handles,
         loc="outside upper center",
-        ncols=9,
-        fontsize=8,
-        columnspacing=0.8,
-        handletextpad=0,
+        ncols=5,
+        fontsize=11,
+        columnspacing=1.2,
+        handletextpad=0.2,
     )
     return figure
 
