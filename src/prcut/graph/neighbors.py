@@ -199,7 +199,6 @@ def _search_by_lists(
 
 def draw_anchors(n_samples: int, fraction: float, rng: np.random.Generator) -> np.ndarray:
     """Draw at least one row whose neighbours are searched: without replacement, sorted."""
-    n_samples = check_positive_int("n_samples", n_samples)
     if not 0 < fraction <= 1:
         raise InvalidInputError(f"{fraction=} of the rows must lie in (0, 1].")
     if fraction == 1:

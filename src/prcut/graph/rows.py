@@ -322,18 +322,10 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class RowIndex(NamedTuple):
-    """Where rows are, by a 64-bit hash of their values.
+    """Where rows are, by a 64-bit hash of their values."""
 
-    Attributes
-    ----------
-    keys : int64 array, shape (n_samples,)
-        Ascending.
-    rows : int64 array, shape (n_samples,)
-        The row of every key; equal rows in their order.
-    """
-
-    keys: np.ndarray
-    rows: np.ndarray
+    keys: np.ndarray  # ascending
+    rows: np.ndarray  # the row of every key; equal rows in their order
 
     @classmethod
     def of(cls, keys: np.ndarray) -> RowIndex:

@@ -29,19 +29,17 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 1_000, 100_000
 # of few blocks each sees much of the data in its halo, and compares its rows with all of that
 _MANY_BLOCKS, _ENOUGH_BLOCK_ROWS = 64, 10_000
 # rows of the largest block with its halo, relative to the mean
-LARGEST_BLOCK = 1.5
+_LARGEST_BLOCK = 1.5
 
 
 def bytes_in_memory(n_samples: int, n_features: int, itemsize: int, n_neighbors: int) -> int:
     """Bound the bytes of features, neighbours and graph while the graph is built.
 
-    The features are held twice: as they came, and as the search's copy in float32.
-
     >>> bytes_in_memory(1_000_000, 128, 4, 15) / 1e9
     2.524
     """
-    row = n_features * (itemsize + 4) + n_neighbors * _BYTES_PER_LINK
-    return n_samples * row
+    # the features are held twice: as they came, and as the search's copy in float32
+    return n_samples * (n_features * (itemsize + 4) + n_neighbors * _BYTES_PER_LINK)
 
 
 def most_block_rows(n_samples: int) -> int:
@@ -64,7 +62,7 @@ def choose_block_rows(
     81859
     """
     # rows with their halo are read, joined and searched; core rows may be twice the mean
-    rows = max(2.0, LARGEST_BLOCK * halo) * n_features * (2 * itemsize + 4)
+    rows = max(2.0, _LARGEST_BLOCK * halo) * n_features * (2 * itemsize + 4)
     row = int(rows + 2 * n_neighbors * _BYTES_PER_LINK)
     least = max(_MIN_BLOCK_ROWS, 10 * n_neighbors)
     return max(least, min(most_block_rows(n_samples), memory // row))
@@ -112,16 +110,6 @@ class BlockConfig:
     seed: int = 0
     scales: tuple[float, ...] | None = None
     kept: int | None = None
-
-    @property
-    def max_core_rows(self) -> int:
-        """Largest number of core rows a block may have."""
-        return 2 * self.block_rows
-
-    @property
-    def max_rows(self) -> int:
-        """Largest number of rows a block may have with its halo."""
-        return max(self.max_core_rows, int(LARGEST_BLOCK * self.halo * self.block_rows))
 
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "block_rows", "halo"):
@@ -185,7 +173,11 @@ def build_blocks(
     }
     job = _Job(Folder(path), plan_key(plan), config, source, cuts)
     job.folder.start(plan)
-    if not _is_finished(job):
+    is_finished = job.folder.exists("manifest.json") and all(
+        (job.folder / record["name"]).is_sealed("block.json", job.key)
+        for record in Blocks(job.folder).records
+    )
+    if not is_finished:
         engine = engine or LocalEngine()
         run: Any = partial(engine.run, total=source.n_samples, on_progress=on_progress)
         centroids, packing = _make_centroids(job)
@@ -218,13 +210,6 @@ class _Job(NamedTuple):
         return len(self.cuts) - 1
 
 
-def _is_finished(job: _Job) -> bool:
-    return job.folder.exists("manifest.json") and all(
-        (job.folder / record["name"]).is_sealed("block.json", job.key)
-        for record in Blocks(job.folder).records
-    )
-
-
 def _name(number: int) -> str:
     return f"block-{number:05d}"
 
@@ -236,7 +221,7 @@ def _make_centroids(job: _Job) -> tuple[np.ndarray, Packing | None]:
         n_cells = -(-source.n_samples // config.block_rows)
         n_train = max(_MIN_TRAIN_ROWS, n_cells * _TRAIN_ROWS_PER_CELL)
         sample = sample_rows(source, n_train, [config.seed, 0])
-        limit = config.max_core_rows * len(sample) / source.n_samples
+        limit = 2 * config.block_rows * len(sample) / source.n_samples
         compared = divide_columns(sample, config.scales)
         centroids = train_centroids(compared, n_cells, limit, config.metric, config.seed)
         arrays = {"centroids.npy": centroids, "unit.npy": choose_unit(sample)}
@@ -288,11 +273,13 @@ def _layout(count: np.ndarray, config: BlockConfig) -> list[list[_Slice]]:
     could not split, such as thousands of copies of one row. If a halo is too large, its nearest
     ranks are kept.
     """
+    max_core_rows = 2 * config.block_rows
+    max_rows = max(max_core_rows, int(_LARGEST_BLOCK * config.halo * config.block_rows))
     layout = []
     for cell, ranks in enumerate(count.reshape(-1, config.halo).tolist()):
-        n_blocks = -(-ranks[0] // config.max_core_rows)
+        n_blocks = -(-ranks[0] // max_core_rows)
         for number in range(n_blocks):
-            slices, room = [], config.max_rows
+            slices, room = [], max_rows
             for rank, n_rows in enumerate(ranks):
                 if n_rows == 0 or room <= 0:
                     continue
