@@ -30,6 +30,11 @@ def test_a_block_runs_as_pasted_and_prints_what_is_said(
     assert not list(tmp_path.iterdir())
 
 
+def test_the_home_page_shows_the_same_output() -> None:
+    home = (ROOT / "docs/index.md").read_text("utf-8")
+    assert f"```text\n{BLOCKS[0][1]}```" in home
+
+
 def test_k_means_reaches_what_is_said_of_it() -> None:
     rows, digits = load_digits(return_X_y=True)
     found = KMeans(10, n_init=10, random_state=0).fit_predict(rows)
