@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,10 +13,9 @@ from scipy.sparse import csr_array
 
 from prcut import PRCut
 from prcut.errors import InvalidInputError
-from prcut.runs.labels import _array_files, assign_parquet
+from prcut.runs.labels import _array_files
 from prcut.runtime.folder import Folder
 from prcut.runtime.sources import cut_row_ranges, sample_rows
-from prcut.training.assigner.network import Assigner
 
 QUICK = settings(
     max_examples=15,
@@ -151,16 +148,6 @@ def test_stars_parts_and_rows_without_edges(matrix: np.ndarray, solver: str) -> 
 
 
 # -- files and the command line ------------------------------------------------------------------
-
-
-def test_ids_that_are_there_twice_are_kept_as_they_are(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).random((6, 2)).tolist()
-    table = pa.table({"e": rows, "id": ["a", "a", "", "é", "a", "\0"]})
-    (tmp_path / "data").mkdir()
-    pq.write_table(table, tmp_path / "data/0.parquet")
-    assign_parquet(Assigner(2, 3), str(tmp_path / "data"), tmp_path / "labels", id_column="id")
-    written = pq.read_table(tmp_path / "labels/0.parquet")
-    assert written["id"].to_pylist() == table["id"].to_pylist()
 
 
 # -- more than 2³¹ -------------------------------------------------------------------------------

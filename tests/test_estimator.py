@@ -6,16 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.datasets import make_blobs
-from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prcut import PRCut, SimilarityGraph, build_graph, ratio_cut, train
@@ -65,14 +61,6 @@ def test_scikit_learn(estimator: PRCut, check: Any) -> None:
     check(estimator)
 
 
-def test_pipeline_and_grid_search(blobs: Blobs) -> None:
-    rows, labels = blobs
-    pipeline = make_pipeline(PCA(2, random_state=0), quick())
-    assert adjusted_rand_score(labels, pipeline.fit_predict(rows)) == 1
-    search = GridSearchCV(pipeline, {"prcut__balance_weight": [0.5, 2.0]}, cv=2).fit(rows)
-    assert search.best_score_ > 0.9
-
-
 def test_output_as_a_data_frame(blobs: Blobs) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(blobs[0], columns=list("abcd"))
@@ -82,17 +70,6 @@ def test_output_as_a_data_frame(blobs: Blobs) -> None:
     assert model.feature_names_in_.tolist() == list("abcd")
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame.rename(columns={"a": "z"}))
-
-
-def test_joblib_and_processes(fitted: PRCut, blobs: Blobs, tmp_path: Path) -> None:
-    joblib.dump(fitted, tmp_path / "model.joblib")
-    loaded = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(loaded.predict(blobs[0]), fitted.labels_)
-    seeds = joblib.Parallel(n_jobs=2)(
-        joblib.delayed(quick(random_state=seed).fit_predict)(blobs[0]) for seed in (0, 0)
-    )
-    np.testing.assert_array_equal(seeds[0], fitted.labels_)
-    np.testing.assert_array_equal(seeds[1], fitted.labels_)
 
 
 # -- what a fit leaves ---------------------------------------------------------------------------
@@ -161,14 +138,6 @@ def test_same_seed_same_labels_and_other_seeds_other_starts(blobs: Blobs) -> Non
     assert (one.history_["objective"] != other.history_["objective"]).any()
 
 
-def test_neighbours_of_an_earlier_fit_are_forgotten(blobs: Blobs) -> None:
-    model = quick(max_steps=20).fit(blobs[0])
-    assert model.n_neighbors_ == 13  # a sixth of a cluster
-    graph = build_graph(blobs[0], 5, max_components=3)
-    assert not hasattr(model.fit(blobs[0], graph=graph), "n_neighbors_")
-    assert model.set_params(n_neighbors=7).fit(blobs[0]).n_neighbors_ == 7
-
-
 # -- kinds of input ------------------------------------------------------------------------------
 
 
@@ -227,15 +196,6 @@ def test_a_stream_is_followed_and_clusters_keep_their_numbers() -> None:
         model.partial_fit(rows)
         assert model.labels_.tolist() == [number[int(y)] for y in labels]
     assert model.n_steps_ == model.history_["step"][-1] == 150
-
-
-@pytest.mark.parametrize(
-    ("preset", "learning_rate"), [("paper-pixels", 3e-4), ("paper-representations", 1e-2)]
-)
-def test_presets(preset: str, learning_rate: float, blobs: Blobs) -> None:
-    model = quick(preset=preset, max_steps=40, learning_rate=learning_rate, n_neighbors=10)
-    model.fit(blobs[0])
-    assert adjusted_rand_score(blobs[1], model.labels_) == 1
 
 
 # -- saving --------------------------------------------------------------------------------------
@@ -444,7 +404,3 @@ def test_the_first_choice_that_is_documented_is_the_default() -> None:
     assert len(described) > 3
     for name, choices in described:
         assert choices.split(", ")[0] == f'"{defaults[name]}"', name
-
-
-def test_a_report_names_the_seed_that_was_given(fitted: PRCut, blobs: Blobs) -> None:
-    assert fitted.inspect(blobs[0], only="map").about["seed"] == 0

@@ -133,18 +133,6 @@ def test_overwrite_replaces_a_run_and_nothing_else(
     assert (path / "plan.json").exists()
 
 
-def test_wide_parquet_is_read(data: Path, tmp_path: Path, capsys: CaptureFixture) -> None:
-    fit = ["fit", f"{data}/wide.parquet", "-k", "4", "-o", f"{tmp_path}/run", *QUICK]
-    assert main(fit) == 2
-    assert "such as by --column 'f*'" in capsys.readouterr().err
-    assert main([*fit, "--columns", "f*", "--id-column", "name"]) == 0
-    labels = pq.read_table(tmp_path / "run/labels")
-    assert labels["name"].to_pylist()[:2] == ["text 0", "text 1"]
-    # what is assigned later has the same columns
-    again = ["assign", f"{tmp_path}/run", f"{data}/wide.parquet", "-o", f"{tmp_path}/more", "-q"]
-    assert main(again) == 0
-
-
 # -- Python --------------------------------------------------------------------------------------
 
 

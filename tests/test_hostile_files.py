@@ -110,6 +110,8 @@ def test_names_in_records_do_not_lead_out(tmp_path: Path, name: str) -> None:
     rewrite(graph / "graph.json", lambda record: {**record, "files": files})
     with pytest.raises(CorruptFileError, match="is not a plain file name"):
         read("graph", graph)
+    with pytest.raises(CorruptFileError, match="is not a plain file name"):
+        Folder(graph) / name
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])

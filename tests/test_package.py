@@ -169,14 +169,3 @@ def test_ci_tries_the_lowest_versions_that_are_allowed() -> None:
     assert needed <= tried.keys()
     for name, version in tried.items():
         assert Version(version) == Version(lowest[name].strip()), name
-
-
-def test_every_test_named_by_the_errata_exists() -> None:
-    page = (ROOT / "docs/researchers.md").read_text()
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", page)
-    entries = re.findall(r"^\*\*(\d+)\. ", page, re.MULTILINE)
-    assert entries == [str(i) for i in range(1, 17)]
-    tests = re.findall(
-        r"^def (test_\w+)\(", (ROOT / "tests/numerics/test_errata.py").read_text(), re.M
-    )
-    assert {function for file, function in named if file == "test_errata.py"} == set(tests)

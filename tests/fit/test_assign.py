@@ -1,9 +1,4 @@
-import pickle
-import time
-import weakref
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +7,13 @@ import torch
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from prcut import Assigner, build_graph, ratio_cut
-from prcut.fit.assign import Lazy, Start, train_further
+from prcut import build_graph, ratio_cut
+from prcut.fit.assign import train_further
 from prcut.fit.config import FitConfig
 from prcut.fit.fit import fit_rows
 from prcut.numerics.objective import hard_objective
 from prcut.runtime.folder import Folder
-from prcut.training.state import Record, TrainState
+from prcut.training.state import Record
 
 CONFIG = FitConfig.of(
     "default", 3, solver="train", max_steps=100, batch_size=512, n_heads=2, n_init=2
@@ -48,29 +43,6 @@ def test_the_best_start_is_kept_and_finished_ones_are_not_trained_again(tmp_path
     assert trained == []
     assert again.score.objective == fit.score.objective
     np.testing.assert_array_equal(again.labels, fit.labels)
-
-
-def test_a_lazy_start_is_made_once_and_what_it_is_made_from_is_released() -> None:
-    made: list[int] = []
-    source = np.zeros(3)
-    held = weakref.ref(source)
-
-    def make(rows: np.ndarray) -> Start:
-        made.append(len(rows))
-        time.sleep(0.05)  # long enough for the other threads to come
-        assigner = Assigner(2, 2)
-        return Start(assigner, TrainState.start(assigner, CONFIG.train))
-
-    lazy = Lazy(partial(make, source))
-    del source
-    with ThreadPoolExecutor(4) as pool:
-        starts = list(pool.map(lambda _: lazy(), range(4)))
-    assert made == [3]
-    assert all(start is starts[0] for start in starts)
-    assert held() is None
-    again = pickle.loads(pickle.dumps(lazy))()  # noqa: S301
-    for name, value in starts[0].assigner.state_dict().items():
-        assert torch.equal(again.assigner.state_dict()[name], value)
 
 
 def test_steps_count_on_after_a_distillation() -> None:

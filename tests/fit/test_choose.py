@@ -55,24 +55,6 @@ def test_more_neighbours_where_starts_disagree(monkeypatch: pytest.MonkeyPatch) 
     assert built == [15]
 
 
-def test_neighbours_to_try_suit_the_rows() -> None:
-    for n_samples in (2, 3, 10, 11, 50, 1000, 10**5, 10**6, 10**9):
-        for n_clusters in (1, 2, 10, 10_000):
-            tried = choose._neighbors_to_try(n_samples, FitConfig(n_clusters))
-            assert tried == sorted(set(tried))
-            assert 1 <= tried[0] <= tried[-1] < n_samples
-            assert n_samples * tried[-1] <= max(2.1e7, 15 * n_samples)
-    # of clusters of 6,000, 170, 72, 45 and 17 rows
-    for n_samples, n_clusters, expected in (
-        (60_000, 10, [15, 50, 100]),
-        (13_083, 77, [15, 50]),
-        (1440, 20, [12, 30]),
-        (180, 4, [10, 30]),
-        (1350, 79, [10, 30]),
-    ):
-        assert choose._neighbors_to_try(n_samples, FitConfig(n_clusters)) == expected
-
-
 @pytest.mark.parametrize(("n_samples", "n_clusters", "expected"), [(90, 10, 10), (6, 3, 5)])
 def test_a_fast_fit_has_enough_neighbours(n_samples: int, n_clusters: int, expected: int) -> None:
     rows = np.random.default_rng(0).normal(size=(n_samples, 4)).astype(np.float32)

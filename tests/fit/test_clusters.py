@@ -137,18 +137,6 @@ def test_a_score_is_the_objective_the_cut_the_sizes_and_the_tree(graph: Similari
     np.testing.assert_allclose(score.merge_tree.costs, tree.costs)
 
 
-def test_an_empty_cluster_has_no_tree(graph: SimilarityGraph) -> None:
-    score = score_labels(graph, np.arange(200) % 3, 4, 1.0)
-    assert score.merge_tree is None
-    assert score.cluster_sizes[3] == 0
-    assert np.isfinite(score.objective)
-
-
-def test_positions_are_found_by_id() -> None:
-    names = ClusterIds(np.array([7, 2, 9]), 10)
-    assert names.positions(np.array([2, 9, 7, 3, -1, 100])).tolist() == [1, 2, 0, -1, -1, -1]
-
-
 def test_a_description_is_read_back() -> None:
     names = ClusterIds(np.array([7, 2, 9]), 12)
     again = ClusterIds.parse(json.loads(json.dumps(names.describe())), 3)

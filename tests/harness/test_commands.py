@@ -45,35 +45,3 @@ def test_peers_are_read_from_the_files_of_both_tables(
     assert "### mnist" in out
     assert "### banking77" in out
     assert (tmp_path / "r/peers.md").read_text() == out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ("table9", 2, "'table9' is no table; choose from quick, table1, table2"),
-        ("quick --methods a", 2, "methods='a' is not in this table; choose from faiss_kmeans"),
-        ("quick --summary-only", 2, "benchmarks/results holds no runs of quick; run it first."),
-        (
-            "quick --summary-only --results broken",
-            3,
-            "broken/quick.jsonl, line 1 is not a record",
-        ),
-        ("table3 --summary-only --results mixed", 2, "mnist: split: train (1 record), test (1"),
-    ],
-)
-def test_errors_are_one_line_with_their_exit_code(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    code: int,
-    message: str,
-) -> None:
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken/quick.jsonl").write_text("x\n")
-    append_record(tmp_path / "mixed/table3.jsonl", record())
-    append_record(tmp_path / "mixed/table3.jsonl", record(split="test"))
-    assert main(arguments.split()) == code
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines()[-1].startswith("error: ")
-    assert message in err.splitlines()[-1]

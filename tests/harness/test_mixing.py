@@ -44,19 +44,6 @@ def test_two_states_of_the_code_are_told_apart_across_methods() -> None:
     assert "Code of prcut: aaaa (prcut); bbbb (prcut_published_pixels)." in summarise(records)
 
 
-def test_what_may_differ_is_no_mixture() -> None:
-    records = [
-        record(),
-        record(seed=1),
-        record(n_neighbors=50),
-        record("evoc", versions={**VERSIONS, "evoc": "1"}),
-        record("prcut"),
-        record(dataset="usps", split="all", data="9" * 16),
-        record("hdbscan", status="timed out", versions={}, data=None, acc=None),
-    ]
-    assert find_mixtures(records) == []
-
-
 def test_a_later_record_stands_only_for_one_that_failed_or_had_less_time() -> None:
     failed = record(status="failed", acc=None)
     late = record(status="timed out", acc=None, time_limit=10.0)

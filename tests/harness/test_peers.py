@@ -1,7 +1,5 @@
 """The methods that PRCut is compared with: the adapters."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from benchmarks.harness.task import Task
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 from sklearn.neighbors import NearestNeighbors
 
-from prcut.errors import InvalidInputError
 from prcut.graph.similarity_graph import SimilarityGraph
 
 pytestmark = pytest.mark.weekly("the peers change rarely; evoc and UMAP compile for minutes")
@@ -57,10 +54,3 @@ def test_peers_find_separate_blobs_again_with_the_same_seed(key, task):
         assert homogeneity_score(TRUTH[clustered], labels[clustered]) >= 0.9
     else:
         assert adjusted_rand_score(TRUTH[clustered], labels[clustered]) >= 0.8
-
-
-@pytest.mark.parametrize(("key", "module"), MODULES.items())
-def test_a_missing_package_is_named_with_its_mend(key, module, task, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InvalidInputError, match=rf"needs the package .*{module}.*prcut\[bench\]"):
-        ALL_PEERS[key].run(task)

@@ -3,10 +3,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from bench_samples import record
-from benchmarks.harness.inputs import load_bench_dataset, load_inputs, prepare_inputs
 from benchmarks.harness.records import RunRecord, RunSpec
 from benchmarks.harness.runner import pending_specs, run_all
 
@@ -55,19 +53,6 @@ def test_runs_are_made_once_and_what_fails_does_not_stop_the_others(
     longer = replace(slow, time_limit=0.2)
     assert pending_specs([longer, longer], [late]) == [longer]
     assert pending_specs([longer], [late, RunRecord(slow, record().result)]) == []
-
-
-def test_inputs_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = prepare_inputs(SPEC)
-    inputs = load_inputs(folder, 5)
-    dataset = load_bench_dataset("digits", "all", 400)
-    np.testing.assert_array_equal(inputs.rows, dataset.pixels())
-    np.testing.assert_array_equal(inputs.labels, dataset.labels)
-    with monkeypatch.context() as patch:
-        patch.setattr("benchmarks.harness.inputs.build_graph", None)  # calling it would fail
-        assert prepare_inputs(SPEC) == folder
-    assert load_inputs(folder, 5).graph_seconds == inputs.graph_seconds
-    assert prepare_inputs(replace(SPEC, n_rows=300)) != folder
 
 
 def test_a_worker_that_dies_is_recorded_with_its_last_words(

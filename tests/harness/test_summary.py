@@ -34,36 +34,3 @@ def test_where_prcut_is_not_first_the_table_says_so() -> None:
     assert "not first" not in summarise([record("metis")])
     # sorted by accuracy
     assert text.index("| METIS") < text.index("| PRCut |")
-
-
-def test_the_best_of_spectral_clustering_is_chosen_by_its_cut() -> None:
-    cuts = ((0.9, 3.0), (0.5, 2.0), (0.6, 4.0))
-    records = [
-        record("spectral_clustering", seed, acc=acc, ratio_cut=cut)
-        for seed, (acc, cut) in enumerate(cuts)
-    ]
-    text = summarise(records)
-    title = "SpectralClustering (scikit-learn)"
-    assert line(text, title)[0] == "*0.600 (0.500–0.900)*"
-    best = line(text, f"{title}, best of 3 by RC")
-    assert best[0] == "0.500"
-    assert best[-1] == "69 s"  # three runs with their graph
-    assert "by RC" not in summarise(records[:1])
-
-
-def test_runs_that_were_not_done_are_shown() -> None:
-    nothing = {"acc": None, "nmi": None, "ari": None, "wall_seconds": None, "ratio_cut": None}
-    records = [
-        record("hdbscan", status="timed out", **nothing),
-        record("evoc", status="failed", message="no luck", **nothing),
-        record("prcut"),
-        record("prcut", 1, status="failed", message="lost", **nothing),
-    ]
-    text = summarise(records)
-    assert line(text, "HDBSCAN (scikit-learn)¹")[-1] == "> 600 s"
-    assert line(text, "HDBSCAN (scikit-learn)¹")[0] == "—"
-    assert line(text, "EVoC¹")[-1] == "failed"
-    assert line(text, "PRCut")[-1] == "3.0 s, failed (1 of 2 seeds)"
-    assert "Failed: mnist, evoc, seed 0: no luck" in text
-    assert "¹ Not told the number of clusters." in text
-    assert "No run was finished." in summarise([record(status="failed", n_samples=None, **nothing)])

@@ -1,6 +1,6 @@
 import pytest
 from benchmarks.harness.methods import METHODS
-from benchmarks.harness.tables import TABLES, select_specs
+from benchmarks.harness.tables import TABLES
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -15,13 +15,3 @@ def test_every_run_of_a_table_is_another(name: str) -> None:
         if "published" in spec.method:
             assert spec.seed == 0
             assert spec.method.endswith("_pixels") == (spec.representation == "raw")
-
-
-def test_parts_of_a_table_are_chosen_by_name() -> None:
-    specs = TABLES["table3"]()
-    chosen = select_specs(specs, methods=["prcut", "hdbscan"], datasets=["usps"])
-    assert {(spec.method, spec.dataset) for spec in chosen} == {
-        ("hdbscan", "usps"),
-        ("prcut", "usps"),
-    }
-    assert select_specs(specs) == specs

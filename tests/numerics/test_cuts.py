@@ -25,16 +25,6 @@ def test_equals_loops(n_samples: int, n_clusters: int, seed: int) -> None:
         torch.testing.assert_close(value, expected, atol=1e-12, rtol=1e-12)
 
 
-def test_equals_the_trace_form() -> None:
-    graph = reference.random_graph(20)
-    labels = torch.arange(20) % 4
-    laplacian = torch.diag(graph.degree) - graph.weight.to_dense()
-    indicator = reference.one_hot(labels, 4)
-    scaled = indicator / indicator.sum(0).sqrt()
-    expected = 0.5 * (scaled.T @ laplacian @ scaled).trace()
-    torch.testing.assert_close(ratio_cut(graph.weight, labels), expected)
-
-
 def test_many_clusters_need_no_table() -> None:
     # a (n_samples, n_clusters) table of 10¹⁰ entries would not fit
     n_samples = 100_000

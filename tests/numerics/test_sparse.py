@@ -12,14 +12,6 @@ from prcut.numerics.sparse import (
 )
 
 
-def test_a_csr_tensor_shares_its_arrays_and_is_square_by_default() -> None:
-    indptr, indices, values = torch.tensor([0, 1, 1]), torch.tensor([1]), torch.tensor([3.0])
-    square = csr_tensor(indptr, indices, values)
-    assert square.shape == (2, 2)
-    assert square.values().data_ptr() == values.data_ptr()
-    assert csr_tensor(indptr, indices, values, 5).shape == (2, 5)
-
-
 def test_entry_rows_are_those_of_the_stored_entries() -> None:
     weight = SimilarityGraph.from_neighbors([[-1], [2], [-1], [2], [-1]]).weight
     assert entry_rows(weight).tolist() == weight.to_sparse_coo().indices()[0].tolist()

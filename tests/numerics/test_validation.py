@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-import reference
 from prcut.errors import InvalidInputError, check_positive_int
 from prcut.numerics.validation import (
-    check_graph_weight,
-    check_labels,
     check_node_weight,
     check_probs,
 )
@@ -23,21 +20,6 @@ def test_whole_numbers_of_any_type_become_int(value: Any) -> None:
 def test_other_numbers_are_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"^n_nodes=.* must be a whole number >= 1\.$"):
         check_positive_int("n_nodes", value)
-
-
-def test_sizes_are_returned() -> None:
-    assert check_graph_weight(reference.random_graph(7).weight) == 7
-    labels = torch.tensor([0, 2, 1])
-    assert check_labels(labels, 3) == 3
-    assert check_labels(labels, 3, 5) == 5
-    assert check_labels(labels[:0], 0) == 0
-    assert check_labels(labels[:0], 0, 4) == 4
-
-
-def test_weights_that_are_not_square_are_refused() -> None:
-    wide = torch.ones(2, 3).to_sparse_csr()
-    with pytest.raises(InvalidInputError, match=r"weight has .* shape \(2, 3\), expected"):
-        check_graph_weight(wide)
 
 
 @pytest.mark.parametrize(

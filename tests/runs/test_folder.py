@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 from prcut import PRCut
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.fit.config import FitConfig
-from prcut.runs.folder import choose_mode, describe_run, plan_run
+from prcut.runs.folder import choose_mode, plan_run
 from prcut.runs.labels import RowLabels, assign_parquet
 from prcut.runs.run import fit_run
 from prcut.runtime.folder import Folder
@@ -69,11 +69,3 @@ def test_a_plan_is_written_once(tmp_path: Path) -> None:
     assert first.n_neighbors == 10
     with pytest.raises(InvalidInputError, match="begun with another n_clusters"):
         plan_run(path, SOURCE, FitConfig.of("default", 5, n_neighbors=10), None)
-
-
-def test_a_description_names_the_weight_that_will_be_used() -> None:
-    assert describe_run(SOURCE, PLANNED)["balance_weight"] is None  # the search chooses it
-    train = FitConfig.of("default", 4, solver="train")
-    assert describe_run(SOURCE, train)["balance_weight"] == 2.0
-    given = FitConfig.of("default", 4, solver="train", balance_weight=0.5)
-    assert describe_run(SOURCE, given)["balance_weight"] == 0.5

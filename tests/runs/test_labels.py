@@ -136,15 +136,6 @@ def test_refusals_are_worded(tmp_path: Path, rows: np.ndarray, assigner: Assigne
     refused("begun with another top", assigner, rows, new, top=1)
 
 
-def test_the_label_of_a_partition_comes_with_its_own_probability() -> None:
-    logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
-    found = torch.tensor([2, -1], dtype=torch.int32)  # the second row has none
-    label, confidence = library._rank(logits.clone(), 0, found)
-    assert label.tolist() == [2, 1]
-    expected = logits.softmax(1)[[0, 1], [2, 1]]
-    torch.testing.assert_close(confidence, expected)
-
-
 def test_rows_that_are_refused_have_no_label_layer_id_or_name(
     tmp_path: Path, rows: np.ndarray, assigner: Assigner
 ) -> None:
@@ -182,23 +173,6 @@ def test_rows_that_are_refused_have_no_label_layer_id_or_name(
         assign_parquet(assigner, rows, tmp_path / "out", **changed, device="cpu")
     with pytest.raises(InvalidInputError, match="2 values of 'name' for n_clusters=5"):
         assign_parquet(assigner, rows, tmp_path / "new", names=Names(coarse, {}).columns({}))
-
-
-def test_vectors_rewritten_in_place_are_not_taken_for_the_old_ones(
-    tmp_path: Path, rows: np.ndarray, assigner: Assigner
-) -> None:
-    data = tmp_path / "data.parquet"
-
-    def write(values: np.ndarray) -> int:
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 6)
-        pq.write_table(pa.table({"x": vectors}), data, compression="none", use_dictionary=False)
-        return data.stat().st_size
-
-    size = write(rows)
-    assign_parquet(assigner, data, tmp_path / "out", device="cpu")
-    assert write(rows[::-1].copy()) == size
-    with pytest.raises(InvalidInputError, match="begun with another fingerprint"):
-        assign_parquet(assigner, data, tmp_path / "out", device="cpu")
 
 
 def test_vectors_unlike_those_of_the_fit_are_warned_of(

@@ -1,11 +1,9 @@
 """Rows in memory: tensors, frames and Arrow streams give the array that they hold."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -37,14 +35,6 @@ def test_pandas_columns_of_vectors(kind: str) -> None:
         np.testing.assert_array_equal(as_rows(given), ROWS)
 
 
-def test_pandas_frames_of_numbers_are_left_to_scikit_learn() -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(ROWS, columns=list("abcd"))
-    assert as_rows(frame) is frame
-    model = PRCut(n_clusters=2, random_state=0).fit(frame)
-    assert model.feature_names_in_.tolist() == list("abcd")
-
-
 def test_polars_frames() -> None:
     pl = pytest.importorskip("polars")
     for kind in (pl.List(pl.Float32), pl.Array(pl.Float32, 4)):
@@ -62,24 +52,6 @@ def test_arrow_tables_and_readers(dtype: Any) -> None:
         found = as_rows(given)
         np.testing.assert_array_equal(found, np.abs(ROWS))
         assert found.dtype == (dtype if np.dtype(dtype).kind == "f" else np.float16)
-
-
-def test_duckdb_relations(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    pq.write_table(arrow_table(), tmp_path / "a.parquet")
-    with duckdb.connect() as connection:
-        relation = connection.read_parquet(str(tmp_path / "a.parquet"))
-        found = as_rows(relation)
-        np.testing.assert_array_equal(found, ROWS)
-        numbers = as_rows(relation.select("v[1] as a, v[2] as b"))
-    np.testing.assert_array_equal(np.asarray(numbers), ROWS[:, :2])
-
-
-def test_lance_tables(tmp_path: Path) -> None:
-    lance = pytest.importorskip("lance")
-    written = lance.write_dataset(arrow_table(), str(tmp_path / "a.lance"))
-    np.testing.assert_array_equal(as_rows(written.to_table(columns=["v"])), ROWS)
-    np.testing.assert_array_equal(as_rows(written.scanner(columns=["v"]).to_reader()), ROWS)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])

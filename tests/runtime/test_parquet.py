@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from prcut.errors import CorruptFileError, InvalidInputError
 from prcut.runtime import parquet
-from prcut.runtime.parquet import ParquetSource, SourceFile, encode_parquet
+from prcut.runtime.parquet import ParquetSource, encode_parquet
 from prcut.runtime.sources import open_source, read_all
 
 ROWS = np.random.default_rng(0).standard_normal((101, 5)).astype(np.float32)
@@ -50,22 +50,6 @@ def test_any_range_in_any_order(
             ids = source.read_ids(start, stop)
             assert ids is not None
             assert ids.to_pylist() == [f"é{i}" for i in range(start, stop)]
-
-
-def test_reading_on_decodes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = open_source(write(tmp_path / "data", ROWS))
-    decoded = []
-    iter_batches = pq.ParquetFile.iter_batches
-
-    def note(self: pq.ParquetFile, size: int, groups: list[int], columns: list[str]) -> object:
-        decoded.extend(groups)
-        return iter_batches(self, size, groups, columns)
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", note)
-    source._streams.clear()  # type: ignore[attr-defined]
-    for start in range(0, 101, 10):
-        source.read(start, min(start + 10, 101))
-    assert len(decoded) == 15  # 5 row groups in each of 3 files
 
 
 def test_other_files_are_passed_over_and_single_files_and_filesystems_work(tmp_path: Path) -> None:
@@ -116,15 +100,6 @@ def test_wrong_lists_are_refused(tmp_path: Path, lists: list[object], message: s
         source.read(0, 2)
 
 
-def test_lists_of_another_length_in_a_later_file_are_refused(tmp_path: Path) -> None:
-    for number, n_features in enumerate((5, 4)):
-        table = pa.table({"x": as_lists(ROWS[:, :n_features])})
-        pq.write_table(table, tmp_path / f"{number}.parquet")
-    source = open_source(tmp_path)
-    with pytest.raises(InvalidInputError, match="a list of 4 values in row 101, expected n_feat"):
-        source.read(0, 202)
-
-
 def test_values_of_any_column_are_read_at_given_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,21 +119,6 @@ def test_a_source_that_reads_can_be_sent_to_another_process(tmp_path: Path) -> N
     sent = pickle.loads(pickle.dumps(source))  # noqa: S301
     np.testing.assert_array_equal(sent.read(10, 50), ROWS[10:50])
     np.testing.assert_array_equal(source.read(10, 50), ROWS[10:50])
-
-
-def test_files_know_their_names_in_the_folder_and_their_row_ranges(tmp_path: Path) -> None:
-    folder = write(tmp_path / "data/day=1", ROWS)
-    (folder / "2.parquet").rename(tmp_path / "data/z.parquet")
-    source = open_source(tmp_path / "data")
-    assert isinstance(source, ParquetSource)
-    assert source.files == [
-        SourceFile("day=1/0.parquet", 0, 34),
-        SourceFile("day=1/1.parquet", 34, 68),
-        SourceFile("z.parquet", 68, 101),
-    ]
-    alone = open_source(tmp_path / "data/z.parquet")
-    assert isinstance(alone, ParquetSource)
-    assert alone.files == [SourceFile("z.parquet", 0, 33)]
 
 
 LISTS = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32()))

@@ -56,20 +56,6 @@ def test_a_stage_that_says_nothing_for_long_is_silent(
     assert "may be dead" in stage.describe()
 
 
-def test_status_is_written_every_two_seconds_and_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr("prcut.runtime.progress.time.time", lambda: now[0])
-    writer = StatusWriter(tmp_path)
-    shown = []
-    for done, at in ((1, 100.0), (2, 101.0), (3, 102.5), (10, 102.6)):
-        now[0] = at
-        writer.also(lambda progress: None)(Progress("a b", done, 10, 1.0, 1.0))
-        shown.append(read_status(tmp_path)[0].progress.done)
-    assert shown == [1, 1, 3, 10]
-
-
 def test_a_status_that_lacks_a_field_is_refused(tmp_path: Path) -> None:
     (Folder(tmp_path) / "status").write_json("gather.json", {"stage": "gather", "time": 1.0})
     with pytest.raises(CorruptFileError, match=r"gather\.json lacks 'done'"):

@@ -24,7 +24,6 @@ from prcut.runs.run import fit_run
 from prcut.runtime.engine import LocalEngine
 from prcut.runtime.folder import Folder
 from prcut.runtime.progress import Progress, read_status
-from prcut.ui.cli.commands import main
 
 pytest.importorskip("ray")
 
@@ -164,16 +163,6 @@ def test_arrays_and_missing_clusters_are_refused(tmp_path: Path) -> None:
     rows = np.zeros((100, 3), np.float32)
     with pytest.raises(InvalidInputError, match="path or URI that all nodes see"):
         fit_run(rows, tmp_path / "run", FitConfig(2), engine=RayEngine())
-
-
-def test_labels_by_command_line(cluster: LocalCluster, data: Path, tmp_path: Path) -> None:
-    from prcut.training.assigner.saved import save_model
-
-    save_model(tmp_path / "model", Assigner(8, 4), {})
-    model, out = str(tmp_path / "model"), str(tmp_path / "labels")
-    arguments = [model, str(data), "--out", out, "--id-column", "id", "--quiet"]
-    assert main(["assign", *arguments, "--engine", "ray", "--address", cluster.address]) == 0
-    assert sorted(pq.read_table(out)["id"].to_pylist()) == list(range(2100))
 
 
 def slow(number: int, advance) -> None:

@@ -123,25 +123,6 @@ def gathering_threads() -> int:
     return sum(thread.name.startswith("prcut-read-ahead") for thread in threading.enumerate())
 
 
-def test_closing_ends_the_thread(tmp_path: Path) -> None:
-    stream = GatheredPairs(sampler(), memory_map(tmp_path)).stream(32)
-    assert gathering_threads() == 0
-    next(stream)
-    assert gathering_threads() == 2
-    stream.close()
-    assert gathering_threads() == 0
-
-
-@pytest.mark.parametrize("n_idle", [0, 1])
-def test_rows_in_memory_are_drawn_ahead_where_a_core_is_idle(
-    n_idle: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: torch.get_num_threads() + n_idle)
-    with closing(GatheredPairs(sampler(), ROWS).stream(32)) as stream:
-        next(stream)
-        assert gathering_threads() == 2 * n_idle
-
-
 def test_errors_of_a_draw_reach_the_reader(tmp_path: Path) -> None:
     for rows in (ROWS[:3], memory_map(tmp_path)[:3]):
         with pytest.raises(IndexError), closing(GatheredPairs(sampler(), rows).stream(32)) as batch:

@@ -86,13 +86,6 @@ def change(folder: Folder, **changes: object) -> None:
     folder.write_json("checkpoint.json", {**record, **changes})
 
 
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    folder = saved(tmp_path)
-    change(folder, format=2)
-    with pytest.raises(InvalidInputError, match="has format 2, this version reads up to 1; upgr"):
-        load_checkpoint(folder, *trained(), CONFIG)
-
-
 @pytest.mark.parametrize("broken", ["flip", "absent", "two files", "not a dict"])
 def test_broken_checkpoints_are_refused(tmp_path: Path, broken: str) -> None:
     folder = saved(tmp_path)

@@ -121,20 +121,6 @@ def test_it_is_the_functions_put_together() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("n_clusters", [2, 10, 100])
-def test_knowing_nothing_costs_k_minus_1(n_clusters: int) -> None:
-    loss = RatioCutLoss(n_clusters)
-    value = loss(torch.full((6, n_clusters), 1 / n_clusters), PAIRS)
-    assert value.item() == pytest.approx(n_clusters - 1, rel=1e-5)
-
-
-def test_the_running_mass_is_saved_with_the_model() -> None:
-    loss = RatioCutLoss(3)
-    loss(reference.random_probs(6, 3).float(), PAIRS)
-    assert list(loss.state_dict()) == ["cluster_mass.running"]
-    assert list(loss.parameters()) == []
-
-
 @pytest.mark.weekly("trains the example of the documents: 25 CPU-seconds")
 def test_the_example_of_pseudo_labels_learns(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples/pseudo_labels.py"

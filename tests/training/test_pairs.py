@@ -1,6 +1,5 @@
 """Samplers: the mean of what they draw is their kernel, entry by entry, and their mass the mass."""
 
-import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 import reference
-from prcut import SimilarityGraph, soft_ratio_cut
+from prcut import SimilarityGraph
 from prcut.errors import InvalidInputError
 from prcut.numerics.sparse import csr_tensor
 from prcut.training import RunningClusterMass
@@ -145,28 +144,6 @@ def z_of_mass(probs: Tensor, weight: Tensor, mass: Tensor) -> float:
     residual = (weight[..., None] * (probs - mass)).sum(1)
     z = residual.mean(0) / (residual.std(0) / len(residual) ** 0.5)
     return float(z.abs().max())
-
-
-@pytest.mark.parametrize(("count", "size"), [(6, 2), (6, 3), (6, 4)])
-def test_every_subset_is_drawn_equally_often(count: int, size: int) -> None:
-    generator = seeded(1)
-    subsets = dict.fromkeys(itertools.combinations(range(count), size), 0)
-    for _ in range(3_000):
-        subsets[tuple(_draw_distinct(count, size, generator).tolist())] += 1
-    assert stats.chisquare(list(subsets.values())).pvalue > 1e-4
-
-
-def test_batches_that_do_not_meet_cost_nothing() -> None:
-    graph = SimilarityGraph.from_neighbors([[1], [0], *([[-1]] * 98)])
-    sampler = UniformPairs(graph)
-    batch = next(b for s in range(99) if not len((b := sampler.draw(3, seeded(s))).weight))
-    probs = reference.random_probs(6, 2).requires_grad_()
-    mass = RunningClusterMass(2).double()(probs, batch.node_weight.double())
-    loss = soft_ratio_cut(batch.weight, probs[batch.source], probs[batch.target], mass)
-    loss.backward()
-    assert loss == 0
-    assert probs.grad is not None
-    assert (probs.grad == 0).all()
 
 
 @samplers

@@ -66,11 +66,3 @@ def test_rows_are_numbered_where_few_are_read(
     assert sum(one.size for one in names.clusters) == 7 + 7 + 7 + 7 + 3
     for one in names.clusters:
         assert all(WORDS[row % 3] in text for row, text in one.exemplars)
-
-
-def test_a_namer_is_asked_for_names(run: str) -> None:
-    names = name_run(
-        run, texts="body", namer=lambda terms, exemplars: f"{terms[0]}, {len(exemplars)}"
-    )
-    for one in names.clusters:
-        assert one.name == f"{one.terms[0]}, {len(one.exemplars)}"

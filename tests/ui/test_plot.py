@@ -13,7 +13,6 @@ from prcut.ui.plot import (
     ClusterSizesDisplay,
     ConfusionDisplay,
     CutMatrixDisplay,
-    cluster_colors,
 )
 
 mpl = pytest.importorskip("matplotlib")
@@ -84,14 +83,3 @@ def test_large_matrices_are_pooled_and_lose_no_peak() -> None:
     assert drawn.shape == (360, 360)
     assert np.argwhere(drawn > 50).tolist() == [[1, 252]]
     assert drawn.max() == pytest.approx(90)
-
-
-@pytest.mark.parametrize("n_clusters", [3, 11, 77])
-def test_colors_differ_and_read_on_white_and_on_black(n_clusters: int) -> None:
-    colors = cluster_colors(n_clusters)
-    assert colors.shape == (n_clusters, 3)
-    luminance = colors**2.2 @ [0.2126, 0.7152, 0.0722]
-    assert (1.05 / (luminance + 0.05)).min() > 1.5
-    assert ((luminance + 0.05) / 0.05).min() > 2.5
-    apart = np.abs(colors[:, None] - colors).sum(2) + 9 * np.eye(n_clusters)
-    assert apart.min() > 0.04

@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from prcut import Assigner
 from prcut.training.assigner.saved import load_model, save_model
@@ -25,21 +24,6 @@ def test_shapes_and_probabilities(hidden: tuple[int, ...], bottleneck: int | Non
     torch.testing.assert_close(assigner.probs(rows).sum(1), torch.ones(11))
 
 
-def test_linear_assigner_is_one_affine_map() -> None:
-    assigner = Assigner(7, 5)
-    assert {name for name, _ in assigner.named_parameters()} == {"head.weight", "head.bias"}
-    rows = torch.randn(4, 7)
-    torch.testing.assert_close(assigner(rows), rows @ assigner.head.weight.T + assigner.head.bias)
-
-
-def test_mlp_normalises_first_and_last_weights_only() -> None:
-    assigner = Assigner(7, 5, (16, 8, 4))
-    linear = [m for m in assigner.modules() if isinstance(m, nn.Linear)]
-    normalised = [nn.utils.parametrize.is_parametrized(layer, "weight") for layer in linear]
-    assert normalised == [True, False, False, True]
-    assert sum(isinstance(m, nn.GELU) for m in assigner.modules()) == 3
-
-
 def test_same_seed_same_weights_and_global_state_untouched() -> None:
     before = torch.get_rng_state()
     first, second, other = (
@@ -49,13 +33,6 @@ def test_same_seed_same_weights_and_global_state_untouched() -> None:
     for name, value in first.items():
         assert torch.equal(value, second[name])
     assert any(not torch.equal(value, other[name]) for name, value in first.items())
-
-
-def test_initial_weights_have_torchs_default_distribution() -> None:
-    ours = Assigner(400, 300, generator=generator()).head.weight
-    torchs = nn.Linear(400, 300).weight
-    assert ours.abs().max() <= 1 / 20
-    torch.testing.assert_close(ours.std(), torchs.std(), rtol=0.02, atol=0)
 
 
 @pytest.mark.parametrize(

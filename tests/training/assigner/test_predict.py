@@ -5,7 +5,7 @@ from scipy.sparse import csr_array
 
 from prcut import Assigner
 from prcut.training.assigner import predict as assignment
-from prcut.training.assigner.predict import assign_labels, assign_probs, represent_rows
+from prcut.training.assigner.predict import assign_labels, assign_probs
 
 
 def assigner(bottleneck: int | None = None) -> Assigner:
@@ -25,16 +25,6 @@ def test_chunks_do_not_show(numbers: int, kind: type, monkeypatch: pytest.Monkey
     expected = model.probs(dense).detach().numpy()
     np.testing.assert_allclose(assign_probs(model, rows), expected, atol=1e-6)
     np.testing.assert_array_equal(assign_labels(model, rows), expected.argmax(1))
-
-
-def test_representation() -> None:
-    model, rows = assigner(3), torch.from_numpy(ROWS).float()
-    np.testing.assert_allclose(
-        represent_rows(model, ROWS), model.represent(rows).detach(), atol=1e-6
-    )
-    np.testing.assert_allclose(
-        represent_rows(assigner(), ROWS), assigner()(rows).detach(), atol=1e-6
-    )
 
 
 def test_no_rows_and_no_gradients() -> None:

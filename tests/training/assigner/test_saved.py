@@ -53,22 +53,6 @@ def test_models_come_back_bit_for_bit(tmp_path: Path, maker: str, dtype: torch.d
     assert torch.equal(loaded.probs(batch), assigner.probs(batch))
 
 
-def test_the_folder_is_that_of_the_hub(tmp_path: Path) -> None:
-    save_model(tmp_path, Assigner(6, 3, hidden=(5,)), {"a": 1})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "README.md",
-        "config.json",
-        "model.safetensors",
-    ]
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config.pop("checksum") == plan_key(config)
-    assert config["assigner"]["hidden"] == [5]
-    folder = Folder(tmp_path)
-    record = folder.read_record("config.json")
-    assert record is not None
-    folder.verify(record)
-
-
 def test_the_card_loads_the_model_and_stays_the_users(tmp_path: Path) -> None:
     save_model(tmp_path, Assigner(6, 3), {"a": 1})
     card = (tmp_path / "README.md").read_text()

@@ -6,7 +6,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -76,25 +75,6 @@ def test_vectors_are_written_once(capsys: pytest.CaptureFixture[str]) -> None:
         assert found == {"embeddings": "vectors.parquet", "rows": "90", "features": "5"}
     assert main([*command, "--out", "vectors.txt"]) == 2
     assert "must end in .parquet or .npy" in capsys.readouterr().err
-
-
-def test_dedup_prints_where_and_how_many(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
-    rows[40:] = rows[:10]
-    np.save(tmp_path / "rows.npy", rows)
-    out = tmp_path / "out"
-    assert main(["dedup", str(tmp_path / "rows.npy"), "--out", str(out), "-q"]) == 0
-    printed = dict(line.split("=") for line in capsys.readouterr().out.splitlines())
-    assert printed["kept"] == f"{out}/kept"
-    assert [printed[name] for name in ("rows", "kept_rows", "copies", "n_groups")] == [
-        "50",
-        "40",
-        "10",
-        "10",
-    ]
-    assert pq.read_table(out / "kept").num_rows == 40
 
 
 def test_what_is_missing_is_said_with_the_remedy(
