@@ -24,7 +24,7 @@ from _shared import options_of, verdict
 ROOT = Path(__file__).parent.parent
 LOGS = ROOT / "build/weekly"
 # each of these judges ratios of times, and runs alone, up to three times
-TIMED = ("growth", "neighbors", "speed")
+TIMED = ("growth", "neighbors", "scaling", "speed")
 # the longest begin first, so that the two processes end together
 LONGEST = ("tests", "mutants", "oldest", "stability", "crashes", "chaos")
 # CI runs the first two for every change; the third is this script
