@@ -42,20 +42,20 @@ ROOMS = {
 NOT_ENTRIES = {"__init__", "__main__", "__pycache__", "py.typed"}
 # what CI accepts until the goal is reached
 NOW: dict[str, float] = {
-    "lines of Python in the package": 21487,
-    "lines of numerics": 997,
-    "lines of graph": 2694,
-    "lines of search": 2968,
-    "lines of training": 2435,
-    "lines of fit": 2547,
-    "lines of runs": 1718,
-    "lines of curate": 1821,
-    "lines of ui": 3616,
-    "lines of estimator": 715,
-    "lines of tests a line of the package": 0.8,
-    "lines of benchmarks": 14016,
-    "files that X of PRCut(10).fit(X) walks through": 36,
-    "files that a Parquet row walks through": 54,
+    "lines of Python in the package": 19910,
+    "lines of numerics": 958,
+    "lines of graph": 2329,
+    "lines of search": 2794,
+    "lines of training": 2386,
+    "lines of fit": 2431,
+    "lines of runs": 1621,
+    "lines of curate": 1640,
+    "lines of ui": 3117,
+    "lines of estimator": 694,
+    "lines of tests a line of the package": 0.785,
+    "lines of benchmarks": 9296,
+    "files that X of PRCut(10).fit(X) walks through": 32,
+    "files that a Parquet row walks through": 48,
 }
 
 
