@@ -53,7 +53,7 @@ NOW: dict[str, float] = {
     "lines of ui": 3117,
     "lines of estimator": 694,
     "lines of tests a line of the package": 0.785,
-    "lines of benchmarks": 9296,
+    "lines of benchmarks": 9554,
     "files that X of PRCut(10).fit(X) walks through": 32,
     "files that a Parquet row walks through": 48,
 }
