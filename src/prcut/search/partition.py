@@ -41,7 +41,7 @@ _MIN_RESAMPLES = 2
 # rounds in which groups of rows move, and the number of rows of which most groups are considered
 _N_CYCLES = 2
 _MAX_GROUPED_ROWS = 2**18
-# fragments that a partition is improved over at most: each has a price for every cluster
+# fragments that a partition is improved over, at most: a pass of moves looks at all of them
 _MAX_FRAGMENTS = 2**13
 # below this fraction of the objective of random labels there is nothing left to gain
 _NOTHING_LEFT = 1e-4
